@@ -126,7 +126,7 @@ class Agent::Impl {
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
     WorkerState& worker = workers_.at(device);
     if (const auto* submit = std::get_if<core::Submit>(&message)) {
-      fetcher_.hasten(submit->model);
+      fetcher_.prioritise(submit->model);
     }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));
@@ -447,11 +447,11 @@ class Agent::Impl {
   void execute(core::StartRead& command) {
     const HostModel& model = models_.at(command.model);
     ImageJob job{.model = command.model,
-                         .directory = model.directory,
-                         .dtype = model.dtype,
-                         .shard = model.spec.shard,
-                         .image_bytes = model.image_bytes,
-                         .page_bytes = setup_.page_bytes};
+                 .directory = model.directory,
+                 .dtype = model.dtype,
+                 .shard = model.spec.shard,
+                 .image_bytes = model.image_bytes,
+                 .page_bytes = setup_.page_bytes};
     for (const PageId page : command.pages) {
       job.pages.push_back(arena_.base() + page.value() * setup_.page_bytes);
     }
@@ -540,7 +540,7 @@ class Agent::Impl {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ImageReader reader_;    ///< Its thread ends before what it writes to does.
   ImageFetcher fetcher_;  ///< Likewise.
-  PageBacking backing_;  ///< Last: likewise.
+  PageBacking backing_;   ///< Last: likewise.
 };
 
 Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& executor,

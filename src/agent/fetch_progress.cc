@@ -67,7 +67,8 @@ void FetchProgress::begins(std::span<const fetch::Job> files,
     there_.assign(files.size(), 0);
     total_bytes_ = bytes;
   }
-  log::info("fetch", {{"model", model_}, {"from", from_}, {"files", files.size()}, {"bytes", bytes}});
+  log::info("fetch",
+            {{"model", model_}, {"from", from_}, {"files", files.size()}, {"bytes", bytes}});
 }
 
 void FetchProgress::moved(std::size_t file, std::uint64_t bytes) {
@@ -76,9 +77,8 @@ void FetchProgress::moved(std::size_t file, std::uint64_t bytes) {
 }
 
 void FetchProgress::retries(const std::string& why, Duration wait) {
-  log::warning(
-      "a request is made again",
-      {{"model", model_}, {"from", from_}, {"why", why}, {"in", format_duration(wait)}});
+  log::warning("a request is made again",
+               {{"model", model_}, {"from", from_}, {"why", why}, {"in", format_duration(wait)}});
 }
 
 }  // namespace heddle::agent

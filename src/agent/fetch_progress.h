@@ -24,8 +24,7 @@ class FetchProgress final : public fetch::PullWatch {
 
   void waits() override;
   void removed(const std::vector<std::string>& models) override;
-  void begins(std::span<const fetch::Job> files,
-              std::span<const fetch::Object> left_out) override;
+  void begins(std::span<const fetch::Job> files, std::span<const fetch::Object> left_out) override;
   void moved(std::size_t file, std::uint64_t bytes) override;
   void checking(std::size_t /*file*/) override {}
   void came(std::size_t /*file*/) override {}
@@ -36,11 +35,11 @@ class FetchProgress final : public fetch::PullWatch {
   const std::string from_;
   const std::string kind_;
 
-  mutable std::mutex mutex_{};  // Guards all below.
+  mutable std::mutex mutex_{};          // Guards all below.
   std::vector<std::uint64_t> there_{};  ///< By file.
   std::uint64_t total_bytes_ = 0;
   std::uint64_t fetched_bytes_ = 0;
-  Instant window_began_{};         ///< Of measuring the rate,
+  Instant window_began_{};          ///< Of measuring the rate,
   std::uint64_t window_bytes_ = 0;  ///< and what has come in it.
   double bytes_per_second_ = 0;
 };

@@ -20,8 +20,8 @@ struct HostModel {
   ModelId id{};
   std::string name{};
   std::filesystem::path directory{};
-  /// Where its weights are fetched from when they are read, as fetch::pull() takes it; the directory
-  /// has its outline (fetch/outline.h). Empty where the directory has all of it.
+  /// Where its weights are fetched from when they are read, as fetch::pull() takes it; the
+  /// directory has its outline (fetch/outline.h). Empty where the directory has all of it.
   std::string source{};
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.

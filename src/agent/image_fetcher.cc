@@ -34,9 +34,7 @@ std::vector<fetch::FilePart> parts_of(const OpenedImage& opened) {
 }  // namespace
 
 ImageFetcher::ImageFetcher(FetchSetup setup, Handlers handlers)
-    : setup_(std::move(setup)),
-      handlers_(std::move(handlers)),
-      link_(setup_.bytes_per_second) {}
+    : setup_(std::move(setup)), handlers_(std::move(handlers)), link_(setup_.bytes_per_second) {}
 
 ImageFetcher::~ImageFetcher() {
   for (const auto& [model, running] : running_) {
@@ -48,18 +46,17 @@ void ImageFetcher::start(Job job) {
   HEDDLE_CHECK(!running_.contains(job.image.model));
   const ModelId model = job.image.model;
   auto running = std::make_unique<Running>();
-  running->progress = std::make_shared<FetchProgress>(
-      job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(job.early, steady_now());
+  running->progress =
+      std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
+  running->member = link_.join(job.early);
   running->job = std::move(job);
   Running& at = *running;
   running_[model] = std::move(running);
-  Result<Thread> thread =
-      Thread::start({.name = "image fetcher"}, [this, &at] {
-        const Result<void> ended = run(at);
-        link_.leave(at.member);
-        handlers_.on_ended(at.job.image.model, ended);
-      });
+  Result<Thread> thread = Thread::start({.name = "image fetcher"}, [this, &at] {
+    const Result<void> ended = run(at);
+    link_.leave(at.member);
+    handlers_.on_ended(at.job.image.model, ended);
+  });
   if (!thread) {
     link_.leave(at.member);
     handlers_.on_ended(model, thread.error());
@@ -75,10 +72,10 @@ void ImageFetcher::cancel(ModelId model) {
   }
 }
 
-void ImageFetcher::hasten(ModelId model) {
+void ImageFetcher::prioritise(ModelId model) {
   const auto found = running_.find(model);
   if (found != running_.end()) {
-    link_.hasten(found->second->member, steady_now());
+    link_.prioritise(found->second->member);
   }
 }
 
@@ -128,12 +125,11 @@ Result<void> ImageFetcher::run(const Running& running) const {
     ImageJob image = running.job.image;
     image.directory = *there;
     if (const Result<OpenedImage> opened = open_image(image)) {
-      return read_image(image,
-                        *opened,
-                        {.progress = [&](std::uint64_t bytes) {
-                           handlers_.on_progress(image.model, bytes);
-                         },
-                         .stop = running.stop.get_token()});
+      return read_image(
+          image,
+          *opened,
+          {.progress = [&](std::uint64_t bytes) { handlers_.on_progress(image.model, bytes); },
+           .stop = running.stop.get_token()});
     }
   }
   Result<void> fetched = fetch(running);
@@ -158,10 +154,10 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   options.transfer.turn = [this, member = running.member](const std::stop_token& stop) {
     link_.turn(member, stop);
   };
-  options.transfer.took = [this, member = running.member, progress = running.progress](
-                              std::uint64_t bytes, const std::stop_token& stop) {
+  options.transfer.took = [this, progress = running.progress](std::uint64_t bytes,
+                                                              const std::stop_token& stop) {
     progress->took(bytes, steady_now());
-    link_.took(member, bytes, stop);
+    link_.took(bytes, stop);
   };
   if (setup_.bytes_per_second > 0) {
     options.source.http.stall_bytes = 1;  // Slowness is wanted.
@@ -200,9 +196,10 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
       *opened,
       {.progress = [&](std::uint64_t bytes) { handlers_.on_progress(image.model, bytes); },
        .stop = stop,
-       .await = [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes) {
-         return (*live)->await(names[file], {offset, offset + bytes});
-       }});
+       .await =
+           [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes) {
+             return (*live)->await(names[file], {offset, offset + bytes});
+           }});
   if (!read) {
     return read;
   }

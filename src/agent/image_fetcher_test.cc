@@ -27,7 +27,8 @@ constexpr ModelId kModel{1};
 class ImageFetcherTest : public fetch::TestPull {
  protected:
   ImageFetcherTest() {
-    std::filesystem::copy(std::filesystem::path(places::kSources) / "tests/golden/llama-mha-f32", source());
+    std::filesystem::copy(std::filesystem::path(places::kSources) / "tests/golden/llama-mha-f32",
+                          source());
     options.transfer = {.connections = 2};
     server_.emplace([this](const std::string& head) { return answer(head); });
     url_ = url();
@@ -56,10 +57,11 @@ class ImageFetcherTest : public fetch::TestPull {
   /// Runs a job to its end.
   Result<void> run() {
     std::promise<Result<void>> ended;
-    ImageFetcher fetcher({.pull = options},
-                         {.on_progress = [](ModelId, std::uint64_t) {},
-                          .on_ended = [&](ModelId, Result<void> result) { ended.set_value(result); },
-                          .on_changed = [&](const std::string& source) { changed_ = source; }});
+    ImageFetcher fetcher(
+        {.pull = options},
+        {.on_progress = [](ModelId, std::uint64_t) {},
+         .on_ended = [&](ModelId, Result<void> result) { ended.set_value(result); },
+         .on_changed = [&](const std::string& source) { changed_ = source; }});
     fetcher.start(job());
     Result<void> result = ended.get_future().get();
     fetcher.forget(kModel);
@@ -117,7 +119,8 @@ TEST_F(ImageFetcherTest, FillsPagesWithWhatItFetches) {
 }
 
 TEST_F(ImageFetcherTest, TellsThatAModelIsAnotherNow) {
-  store::write_text(source() / "config.json", *store::read_text(source() / "config.json", 10'000) + " ");
+  store::write_text(source() / "config.json",
+                    *store::read_text(source() / "config.json", 10'000) + " ");
   EXPECT_EQ(run().error().code, Code::kFailedPrecondition);
   EXPECT_EQ(changed_, url());
 }

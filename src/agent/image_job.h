@@ -32,8 +32,8 @@ struct OpenedImage {
   store::ImageLayout layout{};
 };
 
-/// Opens it anew, so that no file stays open between, and checks it again: kFailedPrecondition where
-/// it has changed since it was configured; else as store::Checkpoint::open().
+/// Opens it anew, so that no file stays open between, and checks it again: kFailedPrecondition
+/// where it has changed since it was configured; else as store::Checkpoint::open().
 [[nodiscard]] Result<OpenedImage> open_image(const ImageJob& job);
 
 /// Fills the job's pages. As store::load_image().

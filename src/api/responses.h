@@ -125,11 +125,11 @@ struct ModelObject {
   std::string device{};
   std::optional<double> progress{};  ///< Of a load, from 0 to 1.
   std::optional<FetchObject> fetch{};
-  std::string failure{};             ///< Why the last load failed; empty when it did not.
-  std::int64_t context_length = 0;   ///< 0 while it is not known.
-  Duration slo_ttft{};               ///< In what time its first token is due; 0: not known.
-  Duration slo_tpot{};               ///< And each of those after it, on average.
-  std::string metadata{};            ///< A JSON object of the user's; empty: none.
+  std::string failure{};            ///< Why the last load failed; empty when it did not.
+  std::int64_t context_length = 0;  ///< 0 while it is not known.
+  Duration slo_ttft{};              ///< In what time its first token is due; 0: not known.
+  Duration slo_tpot{};              ///< And each of those after it, on average.
+  std::string metadata{};           ///< A JSON object of the user's; empty: none.
 };
 
 [[nodiscard]] std::string model_json(const ModelObject& model);

@@ -79,6 +79,10 @@ TEST(Models, HaveOpenAisFourMembersAndAStatus) {
                                                   .residency = "loading",
                                                   .device = "cpu0",
                                                   .progress = 0.5,
+                                                  .fetch = FetchObject{.from = "s3://b/a",
+                                                                       .bytes = 10,
+                                                                       .total_bytes = 40,
+                                                                       .bytes_per_second = 2.5},
                                                   .context_length = 128,
                                                   .slo_ttft = std::chrono::seconds(2),
                                                   .slo_tpot = std::chrono::microseconds(1500)},
@@ -93,6 +97,12 @@ TEST(Models, HaveOpenAisFourMembersAndAStatus) {
   EXPECT_EQ(loading["owned_by"], "heddle");
   EXPECT_EQ(loading["status"]["value"], "loading");
   EXPECT_EQ(loading["status"]["progress"], 0.5);
+  EXPECT_EQ(loading["status"]["fetch"],
+            (json{{"from", "s3://b/a"},
+                  {"bytes", 10},
+                  {"total_bytes", 40},
+                  {"bytes_per_second", 2.5}}));
+  EXPECT_FALSE(list["data"][1]["status"].contains("fetch"));
   EXPECT_EQ(loading["context_length"], 128);
   EXPECT_EQ(loading["slo"]["ttft_ms"], 2000.0);
   EXPECT_EQ(loading["slo"]["tpot_ms"], 1.5);

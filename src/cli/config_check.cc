@@ -166,7 +166,8 @@ int config_check(const std::string& file) {
     }
     if (!model.known) {
       std::printf(
-          "model %s: not in the cache; the server asks %s what it is when it starts, and fetches it "
+          "model %s: not in the cache; the server asks %s what it is when it starts, and fetches "
+          "it "
           "when it is loaded; `heddle pull %s` fetches it now\n",
           model.config.id.c_str(),
           fetch::shown(model.source).c_str(),

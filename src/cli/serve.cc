@@ -49,8 +49,7 @@ gateway::Gateway::TextOpener text_opener(const std::string& base,
     const Result<std::filesystem::path> directory =
         known->has_value()
             ? Result<std::filesystem::path>(**known)
-            : store::find_model(model.path,
-                                store::find_places(base, store::process_environment()));
+            : store::find_model(model.path, store::find_places(base, store::process_environment()));
     if (!directory) {
       log::error("a model's files were not found",
                  {{"model", model.id}, {"why", directory.error().message}});
@@ -171,16 +170,15 @@ class Server final : public Service {
       return system.error();
     }
     system_ = std::move(system).value();
-    Result<std::unique_ptr<gateway::Gateway>> gateway =
-        gateway::Gateway::start(loop_,
-                                *system_,
-                                metrics_,
-                                config_,
-                                {.open_text =
-                                     text_opener(config_.directory, system_->files(), sandbox_),
-                                 .grammars = sandbox_,
-                                 .version = version_text(),
-                                 .now = steady_now});
+    Result<std::unique_ptr<gateway::Gateway>> gateway = gateway::Gateway::start(
+        loop_,
+        *system_,
+        metrics_,
+        config_,
+        {.open_text = text_opener(config_.directory, system_->files(), sandbox_),
+         .grammars = sandbox_,
+         .version = version_text(),
+         .now = steady_now});
     if (!gateway) {
       return gateway.error();
     }

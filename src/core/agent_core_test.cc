@@ -502,18 +502,16 @@ TEST_F(Group, OnceItsLeaderHasEvictedItsShardItIsNone) {
 
 /// kA is fetched, kB read from disk.
 AgentModels with_fetched() {
-  return {.models = {{.id = kA,
-                      .image_bytes = 600,
-                      .footprint = {.image_pages = 4},
-                      .fetched = true},
-                     {.id = kB, .image_bytes = 600, .footprint = {.image_pages = 4}}}};
+  return {
+      .models = {{.id = kA, .image_bytes = 600, .footprint = {.image_pages = 4}, .fetched = true},
+                 {.id = kB, .image_bytes = 600, .footprint = {.image_pages = 4}}}};
 }
 
 TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
   Bench bench;
   bench.tell(with_fetched());
-  const auto fetched = bench.tell(
-      LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}, .early = true});
+  const auto fetched =
+      bench.tell(LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}, .early = true});
   ASSERT_NE(find<StartRead>(fetched), nullptr);
   EXPECT_TRUE(find<StartRead>(fetched)->early);
   const auto read = bench.load(kB);

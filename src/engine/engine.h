@@ -58,8 +58,8 @@ struct StepOutcome {
   /// Sequences whose slice did not run because no page was free for their KV. Nothing of theirs
   /// changed; whoever plans preempts somebody and tries again. A scheduling outcome, not an error.
   std::vector<SequenceId> starved{};
-  /// Sequences whose model's load was abandoned or paused while the step waited for a stage of it. Nothing
-  /// of theirs changed.
+  /// Sequences whose model's load was abandoned or paused while the step waited for a stage of it.
+  /// Nothing of theirs changed.
   std::vector<SequenceId> unready{};
   /// Sequences that cannot go on: their model's logits are not numbers, or their grammar takes more
   /// work than it may. To be removed.

@@ -28,7 +28,7 @@ class ImageGate {
   void show();
 
   mutable std::mutex mutex_{};
-  std::uint64_t there_ = 0;   // Guarded, as the next two.
+  std::uint64_t there_ = 0;  // Guarded, as the next two.
   bool abandoned_ = false;
   bool paused_ = false;
   std::atomic<std::uint64_t> ready_{0};  ///< What waits may go by.

@@ -35,9 +35,9 @@ struct LiveFetchSetup {
 /// fetch. Any thread may call it, at the same time.
 class LiveFetch {
  public:
-  /// Begins. Waits for the model's lock and asks the source what there is. kFailedPrecondition, with
-  /// kOutlineChanged in its message, where that is no longer what the outline is of; else as pull()
-  /// fails.
+  /// Begins. Waits for the model's lock and asks the source what there is. kFailedPrecondition,
+  /// with kOutlineChanged in its message, where that is no longer what the outline is of; else as
+  /// pull() fails.
   /// @param watch  Outlives it.
   [[nodiscard]] static Result<std::unique_ptr<LiveFetch>> begin(LiveFetchSetup setup,
                                                                 PullWatch& watch,
@@ -82,10 +82,10 @@ class LiveFetch {
 
   mutable std::mutex mutex_{};
   std::condition_variable_any changed_{};
-  std::map<std::string, FileState> files_{};                  // Guarded, but for its keys.
-  std::map<std::size_t, std::vector<std::string>> names_{};   ///< Of files, by job.
-  std::optional<Result<std::filesystem::path>> ended_{};      // Guarded.
-  Thread thread_{};                                           ///< Ends before the rest.
+  std::map<std::string, FileState> files_{};                 // Guarded, but for its keys.
+  std::map<std::size_t, std::vector<std::string>> names_{};  ///< Of files, by job.
+  std::optional<Result<std::filesystem::path>> ended_{};     // Guarded.
+  Thread thread_{};                                          ///< Ends before the rest.
 };
 
 /// What an error says of a model whose files are others now.

@@ -44,8 +44,8 @@ Result<void> check_disk(std::string_view model,
 }  // namespace
 
 Result<void> ModelFetch::open() {
-  Result<std::unique_ptr<ModelPlace>> place = open_place(
-      name_, options_.places, [this] { watch_.waits(); }, stop_);
+  Result<std::unique_ptr<ModelPlace>> place =
+      open_place(name_, options_.places, [this] { watch_.waits(); }, stop_);
   if (!place) {
     return place.error();
   }
@@ -70,10 +70,9 @@ Result<void> ModelFetch::list() {
     return listing.error();
   }
   revision_ = listing->revision;
-  Result<Choice> choice =
-      choose(std::move(listing->objects), shown(name_.text), [this](const Object& index) {
-        return read_small(index);
-      });
+  Result<Choice> choice = choose(std::move(listing->objects),
+                                 shown(name_.text),
+                                 [this](const Object& index) { return read_small(index); });
   if (!choice) {
     return choice.error();
   }

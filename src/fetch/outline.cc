@@ -183,9 +183,9 @@ Result<Outline> fetch_outline(std::string_view model,
   }
   if (lacking->empty()) {
     Result<fs::path> directory = fetch.publish();
-    return directory ? Result<Outline>(
-                           Outline{.directory = *directory, .whole = true, .changed = true})
-                     : directory.error();
+    return directory
+               ? Result<Outline>(Outline{.directory = *directory, .whole = true, .changed = true})
+               : directory.error();
   }
   Outline outline{.directory = outline_folder(options.places, model)};
   if (is_outline_of(outline.directory, fetch.wanted())) {

@@ -19,7 +19,8 @@ using testing::HasSubstr;
 class OutlineTest : public TestPull {
  protected:
   OutlineTest() {
-    const std::string header = R"({"w":{"dtype":"F32","shape":[300000],"data_offsets":[0,1200000]}})";
+    const std::string header =
+        R"({"w":{"dtype":"F32","shape":[300000],"data_offsets":[0,1200000]}})";
     write("config.json", "{}");
     write("model.safetensors", store::safetensors_text(header, pattern(1'200'000)));
     header_bytes_ = 8 + header.size();

@@ -170,9 +170,9 @@ class Transfer {
   /// What is wanted first comes first; then one object after the other.
   [[nodiscard]] std::uint64_t rank_of(std::size_t job, std::uint64_t begin) const {
     const auto found = ranks_.find({job, begin});
-    return found != ranks_.end() ? found->second
-                                 : ranks_.size() + (static_cast<std::uint64_t>(job) << 40U) +
-                                       begin / record_bytes_;
+    return found != ranks_.end()
+               ? found->second
+               : ranks_.size() + (static_cast<std::uint64_t>(job) << 40U) + begin / record_bytes_;
   }
 
   void list_pieces(std::size_t job) {
@@ -198,8 +198,7 @@ class Transfer {
     std::uint64_t next_rank = 0;
     for (const Piece& piece : pieces) {
       const bool follows = !joined.empty() && joined.back().range.end == piece.range.begin &&
-                           next_rank == piece.rank &&
-                           piece.range.begin % options_.piece_bytes != 0;
+                           next_rank == piece.rank && piece.range.begin % options_.piece_bytes != 0;
       if (follows) {
         joined.back().range.end = piece.range.end;
       } else {
@@ -311,7 +310,8 @@ class Transfer {
       state.file.reset();
       return;
     }
-    const bool again = done.error().code == Code::kCorrupt && ++state.digests_wrong < options_.digest_tries;
+    const bool again =
+        done.error().code == Code::kCorrupt && ++state.digests_wrong < options_.digest_tries;
     const Result<void> forgotten =
         done.error().code == Code::kCorrupt ? state.file->forget() : Result<void>();
     if (!again || !forgotten) {
@@ -334,7 +334,8 @@ class Transfer {
   const TransferOptions& options_;
   const TransferEvents& events_;
   std::uint64_t record_bytes_;
-  std::map<std::pair<std::size_t, std::uint64_t>, std::uint64_t> ranks_{};  ///< Of what comes first.
+  std::map<std::pair<std::size_t, std::uint64_t>, std::uint64_t>
+      ranks_{};  ///< Of what comes first.
   RateLimit limit_;
   std::stop_source stop_{};
 

@@ -57,9 +57,9 @@ struct TransferEvents {
 };
 
 /// Fetches objects, several pieces at once, and goes on from what is there of them. An object with
-/// another digest than it should have is forgotten and fetched once more, then it is kCorrupt. After
-/// an error or a stop what has come stays for the next time. As Source::read(), check_digest() and disk_error()
-/// fail.
+/// another digest than it should have is forgotten and fetched once more, then it is kCorrupt.
+/// After an error or a stop what has come stays for the next time. As Source::read(),
+/// check_digest() and disk_error() fail.
 [[nodiscard]] Result<void> transfer(Source& source,
                                     std::span<const Job> jobs,
                                     const TransferOptions& options,

@@ -203,8 +203,8 @@ void ConfiguredHost::learnt(const std::string& source, const Result<fetch::Outli
   if (outline) {
     return;
   }
-  const std::string why = "learn what it is from " + fetch::shown(source) + ": " +
-                          outline.error().message;
+  const std::string why =
+      "learn what it is from " + fetch::shown(source) + ": " + outline.error().message;
   log::warning("a source does not say what its model is", {{"why", why}});
   if (!lacks) {
     return;  // What was known of it before still holds, as far as is known.
@@ -212,9 +212,8 @@ void ConfiguredHost::learnt(const std::string& source, const Result<fetch::Outli
   std::vector<OpenedModel> failed;
   for (const OpenedModel& model : opened_) {
     if (model.source == source && (!model.known || !model.ranks)) {
-      failed.push_back({.config = model.config,
-                        .ranks = Error{Code::kUnavailable, why},
-                        .source = source});
+      failed.push_back(
+          {.config = model.config, .ranks = Error{Code::kUnavailable, why}, .source = source});
     }
   }
   take(std::move(failed));

@@ -53,8 +53,8 @@ class ConfiguredHost final : public LocalHostPort {
   /// they were opened; not from within a call.
   void on_offers(std::function<void(std::vector<Offer>)> handler);
   /// Opens the models of `config`, whose devices and memory are this host's, and says what it can
-  /// do about them. Reads files. Of those that are in no cache it asks the sources, beside the loop,
-  /// and says nothing until they have answered or failed.
+  /// do about them. Reads files. Of those that are in no cache it asks the sources, beside the
+  /// loop, and says nothing until they have answered or failed.
   [[nodiscard]] std::vector<Offer> open(const config::Config& config);
   /// The same off the loop; `done` is called there, unless the host has gone. One at a time.
   void open_later(config::Config config, std::function<void(std::vector<Offer>)> done);

@@ -43,7 +43,8 @@ class ModelFiles {
   [[nodiscard]] Result<std::optional<std::filesystem::path>> find(const std::string& model,
                                                                   Duration patience) const {
     std::unique_lock lock(mutex_);
-    (void)changed_.wait_for(lock, patience, [&] { return over_ || !known_.awaited.contains(model); });
+    (void)changed_.wait_for(
+        lock, patience, [&] { return over_ || !known_.awaited.contains(model); });
     const auto awaited = known_.awaited.find(model);
     if (awaited != known_.awaited.end()) {
       return Error{Code::kUnavailable,

@@ -97,8 +97,7 @@ void Outlines::ask(const std::string& source) {
               executor = executor_,
               alive = std::weak_ptr(alive_)] {
                Watch watch(fetch::shown(source));
-               Result<fetch::Outline> outline =
-                   fetch::fetch_outline(source, options, watch, stop);
+               Result<fetch::Outline> outline = fetch::fetch_outline(source, options, watch, stop);
                asio::post(executor, [alive, source, outline = std::move(outline)] {
                  if (const std::shared_ptr<Outlines*> self = alive.lock()) {
                    (*self)->learnt(source, outline);

@@ -43,7 +43,7 @@ class Outlines {
     explicit Asked(const boost::asio::any_io_executor& executor) : again(executor) {}
     std::int64_t failures = 0;  ///< In a row.
     bool running = false;
-    bool stale = false;                ///< Ask once more when that has ended.
+    bool stale = false;               ///< Ask once more when that has ended.
     boost::asio::steady_timer again;  ///< Of trying again.
   };
 

@@ -210,9 +210,9 @@ class AgentNode::Impl {
   config::Config config_;
   NodeSelf self_;
   manager::LoopLag lag_;
-  std::string text_{};  ///< What `offers_` answer.
+  std::string text_{};                              ///< What `offers_` answer.
   std::map<std::string, std::uint64_t> fetched_{};  ///< Bytes of models that were published.
-  std::uint64_t revision_ = 0;  ///< Of the configuration that came last.
+  std::uint64_t revision_ = 0;                      ///< Of the configuration that came last.
   std::optional<std::vector<host::Offer>> offers_{};
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.

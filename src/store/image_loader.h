@@ -32,8 +32,8 @@ struct LoadOptions {
   /// Asking to stop ends the load with kCancelled, within one read of a few MiB.
   std::stop_token stop{};
   /// Called in this thread before so many bytes of one of the files (by its place in
-  /// TensorSet::files()) are read: returns when they are there, or ends the load with its error. May
-  /// be empty.
+  /// TensorSet::files()) are read: returns when they are there, or ends the load with its error.
+  /// May be empty.
   std::function<Result<void>(std::size_t file, std::uint64_t offset, std::uint64_t bytes)> await{};
   /// No more image bytes per second than this; 0 for as fast as the disk goes.
   std::uint64_t bytes_per_second = 0;

@@ -17,8 +17,8 @@ struct FileBytes {
   friend bool operator==(const FileBytes&, const FileBytes&) = default;
 };
 
-/// What load_image() reads for `layout`, in its order, so that whoever brings the files brings first
-/// what runs first. Of tensors that a model ties together, once each time they are read.
+/// What load_image() reads for `layout`, in its order, so that whoever brings the files brings
+/// first what runs first. Of tensors that a model ties together, once each time they are read.
 /// @param tensors  As load_image() has them.
 [[nodiscard]] std::vector<FileBytes> read_order(const TensorSet& tensors,
                                                 const ImageLayout& layout);

@@ -30,7 +30,8 @@ struct Read {
         checkpoint->tensors,
         layout,
         {.pages = pages, .page_bytes = kPage},
-        {.await = [this](std::size_t file, std::uint64_t offset, std::uint64_t bytes) -> Result<void> {
+        {.await = [this](
+                      std::size_t file, std::uint64_t offset, std::uint64_t bytes) -> Result<void> {
           if (!awaited.empty() && awaited.back().file == file && awaited.back().end == offset) {
             awaited.back().end += bytes;
           } else {

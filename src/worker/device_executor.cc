@@ -21,6 +21,8 @@ enum class Lease : std::uint8_t { kWeights = 1, kGraphs = 2, kKv = 3 };
 
 /// Of a device's pages, what CUDA graphs may have: one in so many.
 constexpr std::int64_t kGraphsShare = 32;
+/// A step waits for weights no longer than this before it begins anew.
+constexpr Duration kWaitsMost = std::chrono::minutes(1);
 
 memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
@@ -504,24 +506,32 @@ void DeviceExecutor::note_ready(ModelId model, std::uint64_t bytes) {
   }
 }
 
-void DeviceExecutor::make_way() {
+void DeviceExecutor::interrupt_waiting() {
   const std::lock_guard lock(open_mutex_);
   pause_step();
+}
+
+void DeviceExecutor::interrupt_long_waiting(Instant now) {
+  const std::lock_guard lock(open_mutex_);
+  if (now - waits_since_ >= kWaitsMost) {
+    pause_step();
+  }
 }
 
 /// With the lock.
 void DeviceExecutor::pause_step() {
   for (const ModelId model : waited_for_) {
     engine_->pause_image(model);
-    made_way_ = true;
+    interrupted_ = true;
   }
 }
 
-/// From now on a step of these models gives up what it waits for when something is to be done. Ranks
-/// of a group run the same steps, so theirs do not.
+/// From now on a step of these models gives up what it waits for when something is to be done.
+/// Ranks of a group run the same steps, so theirs do not.
 void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
   {
     const std::lock_guard lock(open_mutex_);
+    waits_since_ = steady_now();
     for (const policy::ModelBatch& batch : plan.batches) {
       if (lockstep_ == nullptr || lockstep_->model() != batch.model) {
         waited_for_.insert(batch.model);
@@ -529,7 +539,7 @@ void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
     }
   }
   if (handlers_.has_news && handlers_.has_news()) {
-    make_way();
+    interrupt_waiting();
   }
 }
 
@@ -537,15 +547,15 @@ void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
 void DeviceExecutor::end_waiting(const policy::StepPlan& plan,
                                  std::vector<core::SequenceId>& unready) {
   const std::lock_guard lock(open_mutex_);
-  if (std::exchange(made_way_, false)) {
+  if (std::exchange(interrupted_, false)) {
     for (const ModelId model : waited_for_) {
       engine_->resume_image(model);
     }
     for (const policy::ModelBatch& batch : plan.batches) {
       if (!engine_->image_abandoned(batch.model)) {
         std::erase_if(unready, [&](core::SequenceId sequence) {
-          return std::ranges::any_of(
-              batch.slices, [&](const auto& slice) { return slice.sequence == sequence; });
+          return std::ranges::any_of(batch.slices,
+                                     [&](const auto& slice) { return slice.sequence == sequence; });
         });
       }
     }

@@ -411,8 +411,8 @@ TEST_F(DeviceExecutorTest, AStepThatWaitsForWeightsMakesWay) {
   EXPECT_TRUE(nothing.unready.empty()) << "or the core would take the model for one that goes";
 
   has_news_ = false;
-  const std::uint64_t image_bytes = host_.load(engine::golden_directory() / "qwen3-window",
-                                               spec::DType::kF32).layout.bytes;
+  const std::uint64_t image_bytes =
+      host_.load(engine::golden_directory() / "qwen3-window", spec::DType::kF32).layout.bytes;
   executor_->hear_early(core::ImageProgress{.model = kFirst, .bytes = image_bytes});
   const auto ran = run_prompt(kFirst, core::SequenceId(1));
   EXPECT_EQ(std::get<core::StepDone>(ran.at(0)).slices.size(), 1U);
