@@ -57,7 +57,7 @@ class ImageFetcher {
   /// The model's job, if one runs, ends with kCancelled soon; what has come stays in the cache.
   void cancel(ModelId model);
   /// A request waits for the model.
-  void hasten(ModelId model);
+  void prioritise(ModelId model);
   /// Of a job that has ended.
   void forget(ModelId model);
 

@@ -119,7 +119,8 @@ TEST_F(ImageFetcherTest, FillsPagesWithWhatItFetches) {
 }
 
 TEST_F(ImageFetcherTest, TellsThatAModelIsAnotherNow) {
-  store::write_text(source() / "config.json", *store::read_text(source() / "config.json", 10'000) + " ");
+  store::write_text(source() / "config.json",
+                    *store::read_text(source() / "config.json", 10'000) + " ");
   EXPECT_EQ(run().error().code, Code::kFailedPrecondition);
   EXPECT_EQ(changed_, url());
 }

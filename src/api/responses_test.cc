@@ -72,27 +72,35 @@ TEST(Chunks, OfACompletionWithoutUsage) {
 }
 
 TEST(Models, HaveOpenAisFourMembersAndAStatus) {
-  const json list = json::parse(model_list_json({{.id = "a",
-                                                  .created = 5,
-                                                  .aliases = {"b"},
-                                                  .state = "loading",
-                                                  .residency = "loading",
-                                                  .device = "cpu0",
-                                                  .progress = 0.5,
-                                                  .context_length = 128,
-                                                  .slo_ttft = std::chrono::seconds(2),
-                                                  .slo_tpot = std::chrono::microseconds(1500)},
-                                                 {.id = "c",
-                                                  .state = "unloaded",
-                                                  .residency = "absent",
-                                                  .failure = "no such file",
-                                                  .metadata = R"({"port":5800})"}}));
+  const json list = json::parse(model_list_json(
+      {{.id = "a",
+        .created = 5,
+        .aliases = {"b"},
+        .state = "loading",
+        .residency = "loading",
+        .device = "cpu0",
+        .progress = 0.5,
+        .fetch =
+            FetchObject{
+                .from = "s3://b/a", .bytes = 10, .total_bytes = 40, .bytes_per_second = 2.5},
+        .context_length = 128,
+        .slo_ttft = std::chrono::seconds(2),
+        .slo_tpot = std::chrono::microseconds(1500)},
+       {.id = "c",
+        .state = "unloaded",
+        .residency = "absent",
+        .failure = "no such file",
+        .metadata = R"({"port":5800})"}}));
   EXPECT_EQ(list["object"], "list");
   const json& loading = list["data"][0];
   EXPECT_EQ(loading["object"], "model");
   EXPECT_EQ(loading["owned_by"], "heddle");
   EXPECT_EQ(loading["status"]["value"], "loading");
   EXPECT_EQ(loading["status"]["progress"], 0.5);
+  EXPECT_EQ(
+      loading["status"]["fetch"],
+      (json{{"from", "s3://b/a"}, {"bytes", 10}, {"total_bytes", 40}, {"bytes_per_second", 2.5}}));
+  EXPECT_FALSE(list["data"][1]["status"].contains("fetch"));
   EXPECT_EQ(loading["context_length"], 128);
   EXPECT_EQ(loading["slo"]["ttft_ms"], 2000.0);
   EXPECT_EQ(loading["slo"]["tpot_ms"], 1.5);

@@ -55,7 +55,9 @@ TEST(Units, RejectsWhatIsNotASize) {
 TEST(Units, ReadsRates) {
   EXPECT_EQ(parse_rate("50MB/s").value(), 50'000'000U);
   EXPECT_EQ(parse_rate("1 GiB/s").value(), 1U << 30U);
-  for (const char* text : {"50MB", "0B/s", "/s", "50MB/m", "-1MB/s"}) {
+  EXPECT_EQ(parse_rate("25Gb/s").value(), 25'000'000'000U / 8);
+  EXPECT_EQ(parse_rate("8b/s").value(), 1U);
+  for (const char* text : {"50MB", "0B/s", "7b/s", "1Gb", "0", "/s", "50MB/m", "-1MB/s"}) {
     const auto rate = parse_rate(text);
     ASSERT_FALSE(rate.has_value()) << text;
     EXPECT_THAT(rate.error().message, HasSubstr("such as 50MB/s"));

@@ -19,7 +19,7 @@ constexpr std::string_view kWholeFile = R"(
 listen: ["127.0.0.1:8080", "http://:9090"]
 tls: {certificate: server.crt, key: /etc/keys/server.key}
 apiKeys: [one, {key: two, priority: 3}]
-host: {memory: 2GiB, step_tokens: 256}
+host: {memory: 2GiB, step_tokens: 256, nic: 10Gb/s}
 devices:
   - {name: cpu0, kind: cpu, cores: "0-1", memory: 64MiB, page: 64KiB, load_bandwidth: 50MB/s,
      pace: {step: 20ms, token: 1ms}, step_budget: 30ms, prefix_cache: 40%}
@@ -59,6 +59,7 @@ TEST(Config, ReadsAWholeFile) {
   EXPECT_EQ(config->api_keys[1].priority, 3);
   EXPECT_EQ(config->host.memory, 2ULL << 30U);
   EXPECT_EQ(config->host.step_tokens, 256);
+  EXPECT_EQ(config->host.nic, 1'250'000'000U);
   ASSERT_EQ(config->devices.size(), 2U);
   const DeviceConfig& paced = config->devices[0];
   EXPECT_THAT(paced.cores, ElementsAre(0, 1));
@@ -184,6 +185,7 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"devices: [{memory: 64MiB, prefix_cache: 50}]", "want off, or a share such as 50%"},
       {"devices: [{memory: 64MiB, prefix_cache: offf}]", "want off, or a share such as 50%"},
       {"devices: [{}]", "devices[0].memory: is missing"},
+      {"host: {nic: 0}", "host.nic: \"0\" is not a rate; write a size above zero"},
       {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu, external"},
       {"listen: https://:443", "has an address with https://; set tls.certificate"},
       {"tls: {key: a}", "tls.certificate: is missing"},

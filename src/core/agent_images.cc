@@ -212,9 +212,11 @@ bool AgentCore::Impl::abandoned(ModelId model, const Image& image) const {
   };
   return fetching_.contains(model) && image.ready_bytes < image.bytes && !image.at &&
          image.copiers.empty() &&
-         std::ranges::none_of(workers_, [&](const auto& entry) {
-           return std::ranges::any_of(entry.second.operations, orders);
-         });
+         std::ranges::none_of(
+             workers_,
+             [&](const auto& entry) {
+               return std::ranges::any_of(entry.second.operations, orders);
+             });
 }
 
 /// Drops what is of no use to anybody: images that failed or were stopped, orphans, and those of

@@ -30,6 +30,18 @@ TEST(FileLock, AStopEndsTheWait) {
   EXPECT_EQ(waited.error().code, Code::kCancelled);
 }
 
+TEST(FileLock, IsSharedByThoseWhoShareIt) {
+  const store::TempDirectory directory;
+  const auto path = directory.path() / "m.lock";
+  {
+    const Result<FileLock> one = FileLock::shared(path);
+    EXPECT_TRUE(FileLock::shared(path).has_value());
+    EXPECT_EQ(FileLock::now(path).error().code, Code::kUnavailable);
+  }
+  const Result<FileLock> alone = FileLock::now(path);
+  EXPECT_EQ(FileLock::shared(path).error().code, Code::kUnavailable);
+}
+
 TEST(FileLock, SaysWhereItCannotBe) {
   EXPECT_EQ(FileLock::now("/proc/none/m.lock").error().code, Code::kFailedPrecondition);
 }

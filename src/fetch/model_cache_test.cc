@@ -88,6 +88,20 @@ TEST_F(ModelCacheTest, WhatIsBeingFetchedStays) {
   EXPECT_FALSE(make_room(places(), kMega, kMega, folder("https://h/a")).has_value());
 }
 
+TEST_F(ModelCacheTest, WhatAServerHoldsStays) {
+  const SourceName name{.kind = SourceKind::kHttp, .text = "https://h/a"};
+  add(name.text, 1000);
+  auto first = hold_in_cache(name, places());
+  auto second = hold_in_cache(name, places());
+  ASSERT_TRUE(first.has_value() && second.has_value()) << "servers share it";
+  first->reset();
+  const auto full = make_room(places(), kMega, kMega, folder("https://h/new"));
+  ASSERT_FALSE(full.has_value());
+  EXPECT_THAT(full.error().message, testing::HasSubstr("as servers use it"));
+  second->reset();
+  EXPECT_THAT(*make_room(places(), kMega, kMega, folder("https://h/new")), ElementsAre(name.text));
+}
+
 TEST_F(ModelCacheTest, OpensEachKindOfPlace) {
   EXPECT_TRUE(
       open_place({.kind = SourceKind::kHub, .repo = "a/b", .revision = "main"}, places(), [] {}, {})

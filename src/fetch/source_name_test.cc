@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fetch/test_source.h"
+
 namespace heddle::fetch {
 namespace {
 
@@ -42,6 +44,21 @@ TEST(SourceName, SaysWhatIsWrong) {
   EXPECT_THAT(message("https://u:secret@h/"), testing::Not(HasSubstr("secret")));
   EXPECT_THAT(message("https://h/?a=b"), HasSubstr("has no query"));
   EXPECT_THAT(message("a/b/c"), HasSubstr("want org/name, org/name@revision, s3://bucket/prefix"));
+}
+
+TEST(SourceName, WhatAServerFetches) {
+  const store::Environment online = environment_of({});
+  for (const char* path : {"acme/adder", "hf://acme/adder@v1", "s3://models/a", "https://h/a"}) {
+    EXPECT_TRUE(remote_source(path, online).has_value()) << path;
+  }
+  // Folders, and what may be the name of one.
+  for (const char* path : {"/models/a", "./a", "../a", "~/a", "adder", "file:///a", "a/b/c", ""}) {
+    EXPECT_FALSE(remote_source(path, online).has_value()) << path;
+  }
+  const store::Environment offline = environment_of({{"HF_HUB_OFFLINE", "1"}});
+  EXPECT_FALSE(remote_source("acme/adder", offline).has_value());
+  EXPECT_TRUE(remote_source("s3://models/a", offline).has_value());
+  EXPECT_EQ(name(remote_source("s3://models/a", offline)->kind), "s3");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "host/model_files.h"
 
-#include <future>
+#include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +21,11 @@ TEST(ModelFiles, WhoAsksWaitsUntilAModelIsKnown) {
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code, Code::kUnavailable);
   EXPECT_THAT(late.error().message, HasSubstr("acme/b"));
-  auto waits = std::async(std::launch::async, [&] { return files.find("b", 60s); });
+  std::string found;
+  std::jthread waits([&] { found = (**files.find("b", 60s)).string(); });
   files.tell({.folders = {{"b", "/models/b"}}});
-  EXPECT_EQ(**waits.get(), "/models/b");
+  waits.join();
+  EXPECT_EQ(found, "/models/b");
   files.tell({.failed = {{"b", Error{Code::kUnavailable, "answered 403"}}}});
   EXPECT_EQ(files.find("b", 0s).error().message, "answered 403");
 }
@@ -30,9 +33,8 @@ TEST(ModelFiles, WhoAsksWaitsUntilAModelIsKnown) {
 TEST(ModelFiles, NobodyWaitsForOneThatHasGone) {
   ModelFiles files;
   files.tell({.awaited = {{"b", "acme/b"}}});
-  auto waits = std::async(std::launch::async, [&] { return files.find("b", 60s); });
+  std::jthread waits([&] { EXPECT_FALSE(files.find("b", 60s).has_value()); });
   files.end();
-  EXPECT_FALSE(waits.get().has_value());
 }
 
 }  // namespace

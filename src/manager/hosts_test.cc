@@ -24,6 +24,14 @@ class FakeHost final : public host::HostPort {
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override {
     return {{.model = engine_, .state = state_}};
   }
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const override {
+    return {{.model = "adder",
+             .from = "s3://b/a",
+             .active = engine_ == ModelId(3),
+             .bytes = 10,
+             .total_bytes = 40,
+             .fetched_bytes = 10}};
+  }
   [[nodiscard]] std::vector<std::string> troubles() const override { return {"it is warm"}; }
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId /*model*/) const override {
     return std::nullopt;
@@ -57,6 +65,10 @@ TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
   EXPECT_EQ(hosts.usage().total, 20);
   EXPECT_EQ(hosts.usage().by_kind[1].held, 6);
   EXPECT_EQ(hosts.engines().front().model, ModelId(3));
+  const core::FetchStatus fetch = hosts.fetches().at("adder");
+  EXPECT_TRUE(fetch.active) << "on one of them";
+  EXPECT_EQ(fetch.bytes, 10U);
+  EXPECT_EQ(fetch.fetched_bytes, 20U) << "on both";
   EXPECT_EQ(hosts.troubles(), (std::vector<std::string>{"it is warm", "host h2: it is warm"}));
   std::vector<core::DeviceStatus> devices = {{.id = device_id(kOne, 0)},
                                              {.id = device_id(HostId(5), 0)}};

@@ -21,6 +21,8 @@ enum class Lease : std::uint8_t { kWeights = 1, kGraphs = 2, kKv = 3 };
 
 /// Of a device's pages, what CUDA graphs may have: one in so many.
 constexpr std::int64_t kGraphsShare = 32;
+/// A step waits for weights no longer than this before it begins anew.
+constexpr Duration kWaitsMost = std::chrono::minutes(1);
 
 memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
@@ -495,16 +497,23 @@ void DeviceExecutor::note_ready(ModelId model, std::uint64_t bytes) {
   }
 }
 
-void DeviceExecutor::make_way() {
+void DeviceExecutor::interrupt_waiting() {
   const std::lock_guard lock(open_mutex_);
   pause_step();
+}
+
+void DeviceExecutor::interrupt_long_waiting(Instant now) {
+  const std::lock_guard lock(open_mutex_);
+  if (now - waits_since_ >= kWaitsMost) {
+    pause_step();
+  }
 }
 
 /// With the lock.
 void DeviceExecutor::pause_step() {
   for (const ModelId model : waited_for_) {
     engine_->pause_image(model);
-    made_way_ = true;
+    interrupted_ = true;
   }
 }
 
@@ -513,6 +522,7 @@ void DeviceExecutor::pause_step() {
 void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
   {
     const std::lock_guard lock(open_mutex_);
+    waits_since_ = steady_now();
     for (const policy::ModelBatch& batch : plan.batches) {
       if (lockstep_ == nullptr || lockstep_->model() != batch.model) {
         waited_for_.insert(batch.model);
@@ -520,7 +530,7 @@ void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
     }
   }
   if (handlers_.has_news && handlers_.has_news()) {
-    make_way();
+    interrupt_waiting();
   }
 }
 
@@ -528,7 +538,7 @@ void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
 void DeviceExecutor::end_waiting(const policy::StepPlan& plan,
                                  std::vector<core::SequenceId>& unready) {
   const std::lock_guard lock(open_mutex_);
-  if (std::exchange(made_way_, false)) {
+  if (std::exchange(interrupted_, false)) {
     for (const ModelId model : waited_for_) {
       engine_->resume_image(model);
     }

@@ -126,9 +126,11 @@ class DeviceExecutor {
   /// What a running step may be waiting for must not wait for the step to end: progress of images,
   /// and that one is given up. Any thread; after the message was queued for the core.
   void hear_early(const core::WorkerMessage& message);
-  /// Something waits for the engine thread: a step that waits for weights makes way, and is run
+  /// Something waits for the engine thread: a step that waits for weights gives up, and is run
   /// again when nothing is left to do. Any thread; after has_news() is true.
-  void make_way();
+  void interrupt_waiting();
+  /// A step that has waited for a minute gives up, so that it is seen to get on. Any thread.
+  void interrupt_long_waiting(Instant now);
 
   [[nodiscard]] rpc::WorkerStats stats() const;
   /// The engine thread's own, in which steps are noted here.
@@ -230,7 +232,8 @@ class DeviceExecutor {
   };
   std::map<ModelId, Open> open_{};        // Guarded by open_mutex_, as the next two.
   std::set<ModelId> waited_for_{};        ///< Models for whose weights a step waits.
-  bool made_way_ = false;                 ///< That step was to give up.
+  Instant waits_since_{};                 ///< When that step began.
+  bool interrupted_ = false;              ///< That step was to give up.
   std::unique_ptr<Lockstep> lockstep_{};  ///< Outlives the model in the engine.
   std::unique_ptr<HotGuests> guests_{};   ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};

@@ -58,13 +58,17 @@ void EngineLoop::push(Input input) {
   inbox_.push(std::move(input));
   DeviceExecutor* const executor = early_.load(std::memory_order_acquire);
   if (news && executor != nullptr) {
-    executor->make_way();
+    executor->interrupt_waiting();
   }
 }
 
 std::vector<policy::ThreadPulse> EngineLoop::pulses() const {
-  const DeviceExecutor* executor = early_.load(std::memory_order_acquire);
-  return executor == nullptr ? std::vector<policy::ThreadPulse>() : executor->pulses();
+  DeviceExecutor* const executor = early_.load(std::memory_order_acquire);
+  if (executor == nullptr) {
+    return {};
+  }
+  executor->interrupt_long_waiting(steady_now());
+  return executor->pulses();
 }
 
 void EngineLoop::run() {

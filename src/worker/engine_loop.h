@@ -85,7 +85,7 @@ class EngineLoop {
                              Relieved>;
 
   void run();
-  /// A step that waits for weights makes way for it.
+  /// A step that waits for weights gives up for it.
   void push(Input input);
   /// Whether that is more than progress, which the executor hears early.
   [[nodiscard]] static bool is_news(const Input& input);
