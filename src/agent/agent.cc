@@ -400,13 +400,8 @@ class Agent::Impl {
         life(member)->kill();
         continue;
       }
-      const auto number = static_cast<std::int64_t>(rank);
-      const rpc::ToWorker join = pipe
-                                     ? rpc::ToWorker(rpc::JoinPipe{
-                                           .model = member.model, .stage = number, .stages = count})
-                                     : rpc::ToWorker(rpc::JoinGroup{
-                                           .model = member.model, .rank = number, .ranks = count});
-      life(member)->send(join, std::move((*connected)[rank]));
+      life(member)->send(join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
+                         std::move((*connected)[rank]));
     }
     log::info("group formed",
               {{"model", model_name(command.members.front().model)},
@@ -452,13 +447,7 @@ class Agent::Impl {
 
   void execute(core::StartRead& command) {
     const HostModel& model = models_.at(command.model);
-    ImageJob job{.model = command.model,
-                 .directory = model.directory,
-                 .dtype = model.dtype,
-                 .shard = model.spec.shard,
-                 .stage = model.spec.stage,
-                 .image_bytes = model.image_bytes,
-                 .page_bytes = setup_.page_bytes};
+    ImageJob job = image_job(command.model, model, setup_.page_bytes);
     for (const PageId page : command.pages) {
       job.pages.push_back(arena_.base() + page.value() * setup_.page_bytes);
     }

@@ -55,4 +55,11 @@ Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stag
   return descriptors;
 }
 
+rpc::ToWorker join_message(bool pipe, ModelId model, std::int64_t rank, std::int64_t ranks) {
+  if (pipe) {
+    return rpc::JoinPipe{.model = model, .stage = rank, .stages = ranks};
+  }
+  return rpc::JoinGroup{.model = model, .rank = rank, .ranks = ranks};
+}
+
 }  // namespace heddle::agent

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "rpc/descriptor.h"
+#include "rpc/messages.h"
 
 namespace heddle::agent {
 
@@ -16,5 +18,11 @@ Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ran
 /// What goes beside rpc::JoinPipe to each stage of a new pipeline: a socket from the stage before
 /// and one to the stage behind it. kResourceExhausted, as rpc::socket_pair.
 Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stages);
+
+/// What asks a worker to be one of `ranks` in a group, or of so many stages in a pipeline.
+[[nodiscard]] rpc::ToWorker join_message(bool pipe,
+                                         ModelId model,
+                                         std::int64_t rank,
+                                         std::int64_t ranks);
 
 }  // namespace heddle::agent

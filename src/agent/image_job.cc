@@ -8,6 +8,16 @@
 
 namespace heddle::agent {
 
+ImageJob image_job(ModelId id, const HostModel& model, std::size_t page_bytes) {
+  return {.model = id,
+          .directory = model.directory,
+          .dtype = model.dtype,
+          .shard = model.spec.shard,
+          .stage = model.spec.stage,
+          .image_bytes = model.image_bytes,
+          .page_bytes = page_bytes};
+}
+
 Result<OpenedImage> open_image(const ImageJob& job) {
   Result<store::Checkpoint> checkpoint = store::Checkpoint::open(job.directory);
   if (!checkpoint) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "agent/host_model.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "spec/dtype.h"
@@ -26,6 +27,9 @@ struct ImageJob {
   std::vector<std::byte*> pages{};
   std::size_t page_bytes = 0;
 };
+
+/// Of a model of the host, without pages.
+[[nodiscard]] ImageJob image_job(ModelId id, const HostModel& model, std::size_t page_bytes);
 
 /// The checkpoint of a job, open, and what is read of it.
 struct OpenedImage {

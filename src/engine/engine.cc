@@ -348,15 +348,9 @@ bool Engine::image_abandoned(ModelId id) const {
   return gate != nullptr && gate->abandoned();
 }
 
-void Engine::pause_image(ModelId id) {
+void Engine::pause_image(ModelId id, bool paused) {
   if (const auto gate = impl_->gate(id)) {
-    gate->pause();
-  }
-}
-
-void Engine::resume_image(ModelId id) {
-  if (const auto gate = impl_->gate(id)) {
-    gate->resume();
+    paused ? gate->pause() : gate->resume();
   }
 }
 

@@ -146,10 +146,9 @@ class Engine {
   /// The rest will never come: a step that waits for it gives up. Any thread.
   void abandon_image(ModelId id);
   [[nodiscard]] bool image_abandoned(ModelId id) const;
-  /// A step that waits for it gives up, and so does one that comes to wait, until resume_image(),
-  /// which the engine's thread calls between steps. Any thread.
-  void pause_image(ModelId id);
-  void resume_image(ModelId id);
+  /// While it is paused a step that waits for it gives up, and so does one that comes to wait. Any
+  /// thread; it is taken up again by the engine's, between steps.
+  void pause_image(ModelId id, bool paused);
   /// Forgets a model. It has no sequences any more.
   void remove_model(ModelId id);
 

@@ -366,8 +366,8 @@ TEST_F(HostLinks, DropAStrangerThatSaysNothing) {
 
 TEST_F(HostLinks, DropAPeerThatDoesNotGreet) {
   options.greeting = milliseconds(50);
-  shake_raw();
-  run_until(loop, [this] { return right_seen.opened && raw->end; });
+  accept_raw();  // On a busy machine not even the handshake is over by then.
+  run_until(loop, [this] { return right_seen.opened.has_value(); });
   ASSERT_FALSE(*right_seen.opened);
   EXPECT_EQ(right_seen.opened->error().code, Code::kUnavailable);
 }

@@ -512,7 +512,7 @@ void DeviceExecutor::interrupt_long_waiting(Instant now) {
 /// With the lock.
 void DeviceExecutor::pause_step() {
   for (const ModelId model : waited_for_) {
-    engine_->pause_image(model);
+    engine_->pause_image(model, true);
     interrupted_ = true;
   }
 }
@@ -540,7 +540,7 @@ void DeviceExecutor::end_waiting(const policy::StepPlan& plan,
   const std::lock_guard lock(open_mutex_);
   if (std::exchange(interrupted_, false)) {
     for (const ModelId model : waited_for_) {
-      engine_->resume_image(model);
+      engine_->pause_image(model, false);
     }
     for (const policy::ModelBatch& batch : plan.batches) {
       if (!engine_->image_abandoned(batch.model)) {
