@@ -1,6 +1,6 @@
 /** The models: their states, what is expected of them, and buttons to load and unload them. */
 
-import { element, list, say } from "./dom.mjs";
+import { bytes, element, list, say } from "./dom.mjs";
 import { post } from "./server.mjs";
 
 const FIGURES = ["Running", "Waiting", "Expected", "Warm / hit / attach / miss"];
@@ -23,17 +23,14 @@ function make_row(model, complain) {
   return element("tr", {}, element("th", { scope: "row" }), state, element("td"), ...numbers, element("td", {}, button));
 }
 
-function mebibytes(bytes) {
-  return (bytes / 2 ** 20).toFixed(1);
-}
-
-function state_text({ status }) {
+/** "fetching: 1.0 MiB of 1.4 MiB, 2.0 MiB a second"; else the state, with how much of a load is done. */
+export function state_text({ status }) {
   if (status.failed) {
     return "failed";
   }
   if (status.fetch !== undefined) {
-    const { bytes, total_bytes: total, bytes_per_second: rate } = status.fetch;
-    return `fetching ${mebibytes(bytes)} of ${mebibytes(total)} MiB, ${(rate / 1e6).toFixed(1)} MB/s`;
+    const { bytes: there, total_bytes: total, bytes_per_second: rate } = status.fetch;
+    return `fetching: ${bytes(there)} of ${bytes(total)}, ${bytes(Math.round(rate))} a second`;
   }
   const share = status.progress === undefined ? "" : ` ${Math.floor(100 * status.progress)} %`;
   return status.residency.replace("_", " ") + share;

@@ -10,6 +10,7 @@ const { bytes, duration, element, list, say } = await import("../../web/dom.mjs"
 const { hues, shares } = await import("../../web/owners.mjs");
 const { areas } = await import("../../web/memory.mjs");
 const { phases_of, summary } = await import("../../web/requests.mjs");
+const { state_text } = await import("../../web/models.mjs");
 const { events } = await import("../../web/ask.mjs");
 const decisions = await import("../../web/decisions.mjs");
 
@@ -40,6 +41,13 @@ test("a list keeps its elements, in the new order", () => {
   assert.deepEqual([...parent.children].map((child) => child.textContent), ["c", "d", "a"]);
   assert.equal(parent.children[0], c);
   assert.equal(parent.children[2], a);
+});
+
+test("a model that is fetched says how far it is", () => {
+  const fetch = { from: "s3://models/a", bytes: 2 ** 20, total_bytes: 3 * 2 ** 20, bytes_per_second: 2.2 * 2 ** 20 };
+  assert.equal(state_text({ status: { residency: "serving", failed: false, fetch } }),
+    "fetching: 1.00 MiB of 3.00 MiB, 2.20 MiB a second");
+  assert.equal(state_text({ status: { residency: "loading", failed: false, progress: 0.5 } }), "loading 50 %");
 });
 
 test("the pages of a device are told apart by owner, and add up", () => {
