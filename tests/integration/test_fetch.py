@@ -354,4 +354,7 @@ def test_hosts_of_a_cluster_fetch_for_themselves(home):
             held.let_go.set()
             answered(asked)
             wait_until(lambda: fetched_bytes(gateway) == len(WEIGHTS))
+            # Why it was loaded tells what that fetches, as `heddle explain` shows.
+            wait_until(lambda: any("; fetches " in one["why"] and one["why"].endswith("by estimate")
+                                   for one in gateway.call("/api/decisions")[2]["decisions"]))
     shutil.rmtree(home)  # It was all there.
