@@ -198,7 +198,7 @@ TEST_F(Failures, ACheckpointThatVanishesIsAClearErrorAndNobodyElseNotices) {
 }
 
 TEST_F(Failures, AModelThatIsNotThereIsListedWithItsFailure) {
-  LiveSystem& system = make([](config::Config& config) { config.models[1].path = "no/such"; });
+  LiveSystem& system = make([](config::Config& config) { config.models[1].path = "/no/such"; });
   ASSERT_TRUE(system.model("llama-mha-f32").failure.has_value());
   const auto lost = ask(llama_, "llama-mha-f32");
   EXPECT_FALSE(lost->over()) << "a sink hears nothing from within start()";
