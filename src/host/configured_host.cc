@@ -43,6 +43,13 @@ void log_models(const std::vector<OpenedModel>& models) {
   }
 }
 
+/// A name that was meant as a folder reads as one of the hub.
+std::string why_not_learnt(const std::string& source, const Error& error) {
+  const bool named = source.find("://") == std::string::npos;
+  return "learn what it is from " + fetch::shown(source) +
+         (named ? ", which is no folder here and so a name of the hub: " : ": ") + error.message;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
@@ -203,9 +210,13 @@ void ConfiguredHost::learnt(const std::string& source, const Result<fetch::Outli
   if (outline) {
     return;
   }
-  const std::string why =
-      "learn what it is from " + fetch::shown(source) + ": " + outline.error().message;
-  log::warning("a source does not say what its model is", {{"why", why}});
+  const std::string why = why_not_learnt(source, outline.error());
+  const bool said = std::ranges::any_of(opened_, [&](const OpenedModel& model) {
+    return model.source == source && !model.ranks && model.ranks.error().message == why;
+  });
+  if (!said) {
+    log::warning("a source does not say what its model is", {{"why", why}});
+  }
   if (!lacks) {
     return;  // What was known of it before still holds, as far as is known.
   }

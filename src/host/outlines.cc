@@ -35,8 +35,8 @@ class Watch final : public fetch::PullWatch {
   void checking(std::size_t /*file*/) override {}
   void came(std::size_t /*file*/) override {}
   void retries(const std::string& why, Duration wait) override {
-    log::info("a request is made again",
-              {{"from", source_}, {"why", why}, {"in", format_duration(wait)}});
+    log::debug("a request is made again",
+               {{"from", source_}, {"why", why}, {"in", format_duration(wait)}});
   }
 
  private:
