@@ -100,11 +100,12 @@ void greet(asio::io_context& loop,
            const std::string& what,
            const Started& started,
            const std::string& at) {
-  asio::post(loop, [text = "heddle " + version_text() + ": " + what + " " + started.self.name +
-                           " of cluster " + started.config.cluster->name + " at " + at] {
-    std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
-  });
+  asio::post(loop,
+             [text = "heddle " + version_text() + ": " + what + " " + started.self.name +
+                     " of cluster " + started.config.cluster->name + " at " + at] {
+               std::printf("%s\n", text.c_str());
+               std::fflush(stdout);
+             });
 }
 
 std::string place(const node::NodeSelf& self, std::uint16_t port) {
@@ -312,7 +313,8 @@ int gateway(const NodeOptions& options) {
     }
     for (const config::ListenAddress& address : (*gateway)->addresses()) {
       const bool tls = address.scheme == config::Scheme::kHttps;
-      greet(loop, "gateway",
+      greet(loop,
+            "gateway",
             *started,
             (tls ? "https://" : "http://") +
                 net::Address{.host = address.host, .port = address.port}.text());
