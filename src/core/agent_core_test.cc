@@ -523,18 +523,23 @@ TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
   EXPECT_EQ(find<ImageProgress>(ended)->bytes, 600U);
 }
 
-TEST(AgentCore, AFetchThatNobodyWantsIsStopped) {
-  Bench bench;
-  bench.tell(with_fetched());
-  bench.load(kA);
-  bench.tell(ReadProgress{.model = kA, .bytes = 200});
+/// The model leaves the device while it is fetched: its worker gives the pages back.
+auto leave(Bench& bench) {
   bench.evict(kA);
   PagesReturned returned{.model = kA};
   for (std::uint64_t i = 10; i < 14; ++i) {
     returned.pages.emplace_back(i);
   }
   bench.said(returned);
-  const auto evicted = bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  return bench.said(ModelEvicted{.model = kA, .exchanged = true});
+}
+
+TEST(AgentCore, AFetchThatNobodyWantsIsStopped) {
+  Bench bench;
+  bench.tell(with_fetched());
+  bench.load(kA);
+  bench.tell(ReadProgress{.model = kA, .bytes = 200});
+  const auto evicted = leave(bench);
   ASSERT_NE(find<CancelRead>(evicted), nullptr);
   EXPECT_EQ(find<CancelRead>(evicted)->model, kA);
   bench.tell(ReadEnded{.model = kA, .error = Error{Code::kCancelled, "stopped"}});
@@ -547,13 +552,7 @@ TEST(AgentCore, AFetchThatHasAllOfAnImageEndsByItself) {
   bench.tell(with_fetched());
   bench.load(kA);
   bench.tell(ReadProgress{.model = kA, .bytes = 600});
-  bench.evict(kA);
-  PagesReturned returned{.model = kA};
-  for (std::uint64_t i = 10; i < 14; ++i) {
-    returned.pages.emplace_back(i);
-  }
-  bench.said(returned);
-  const auto evicted = bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  const auto evicted = leave(bench);
   EXPECT_EQ(find<CancelRead>(evicted), nullptr);
   bench.tell(ReadEnded{.model = kA});
   EXPECT_EQ(find<StartRead>(bench.load(kA)), nullptr) << "it is at the host";

@@ -85,26 +85,11 @@ TEST(PredictRun, TellsWhatMemoryIsWorth) {
 }
 
 TEST(PredictRun, KnowsClustersOfSeveralHosts) {
-  const LabFile lab = lab_file(R"(
-hosts:
-  h1: {}
-  h2: {}
-config:
-  host: {memory: 16MiB}
-  devices:
-    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
-  models:
-    adder: {path: MODELS/adder, slo: {ttft: 600ms, tpot: 60ms}}
-    sorter: {path: MODELS/sorter, slo: {ttft: 600ms, tpot: 60ms}}
-policies:
-  both: {}
-trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
-warmup: 10s
-)");
+  const LabFile lab = lab_file("hosts: {h1: {}, h2: {}}" + std::string(kLab));
   const Constants constants = constants_of(lab);
   const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
   ASSERT_TRUE(shots.has_value());
-  const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, *shots, constants);
+  const Result<LabRun> run = predict_run(lab, lab.policies[1], 0, *shots, constants);
   ASSERT_TRUE(run.has_value()) << run.error().message;
   EXPECT_EQ(run->device_pages, (std::vector<std::int64_t>{48, 48}));
   EXPECT_GT(run->rows.size(), 20U);
@@ -116,7 +101,7 @@ warmup: 10s
   const Counters& last = run->moments.back().second;
   EXPECT_GT(last.total("heddle_worker_steps_total", {{"device", "h1/a"}}), 0);
   EXPECT_GT(last.total("heddle_worker_steps_total", {{"device", "h2/a"}}), 0);
-  const Result<LabRun> again = predict_run(lab, lab.policies[0], 0, *shots, constants);
+  const Result<LabRun> again = predict_run(lab, lab.policies[1], 0, *shots, constants);
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->rows.back().ended, run->rows.back().ended);
 }
