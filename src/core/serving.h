@@ -457,10 +457,10 @@ class Serving : public ServingStatus, public RequestServing {
 
   /// The hosts, by id; one, where this is no cluster.
   [[nodiscard]] virtual std::vector<HostEntry> hosts() const = 0;
-  /// Has a host that is to go lose what it has to others, or take requests again. hosts() shows how
-  /// far that is. kFailedPrecondition where there is no other, or it is away; kUnavailable where no
-  /// manager is there to decide.
-  virtual Result<void> leave(HostId host, bool leaving) = 0;
+  /// Has a host that is to go lose what it has to others, or take requests again; `done` is called
+  /// once it knows, and hosts() shows how far that is. kFailedPrecondition where there is no other,
+  /// or it is away; kUnavailable where no manager is there to decide.
+  virtual void leave(HostId host, bool leaving, std::function<void(Result<void>)> done) = 0;
   /// Has the whole cluster take over models and how they are placed from this configuration, in
   /// YAML, for ever; or only says whether it could. `done` is called once: kInvalidArgument, with a
   /// line for each problem, changes nothing.

@@ -135,12 +135,11 @@ class FakeServing final : public core::Serving {
       done(apply_failure ? Result<void>(*apply_failure) : Result<void>());
     });
   }
-  Result<void> leave(HostId host, bool leaving) override {
-    if (leave_failure) {
-      return *leave_failure;
+  void leave(HostId host, bool leaving, std::function<void(Result<void>)> done) override {
+    if (!leave_failure) {
+      change([&] { leaving ? (void)left.insert(host) : (void)left.erase(host); });
     }
-    change([&] { leaving ? (void)left.insert(host) : (void)left.erase(host); });
-    return {};
+    done(leave_failure ? Result<void>(*leave_failure) : Result<void>());
   }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override {

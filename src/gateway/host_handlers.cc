@@ -90,6 +90,15 @@ api::ApiError unknown_host(const std::string& name, const std::vector<core::Host
           .code = "host_not_found"};
 }
 
+/// Waits for the manager to have told the host, or to say why it cannot.
+Task<Result<void>> carry_out(Context& context, HostId host, bool leaving) {
+  std::function<void(std::function<void(Result<void>)>)> begin =
+      [&context, host, leaving](std::function<void(Result<void>)> done) {
+        context.serving->leave(host, leaving, std::move(done));
+      };
+  co_return co_await answered(context.loop, std::move(begin));
+}
+
 Task<void> leave(std::shared_ptr<Context> context, HttpExchange& http, bool leaving) {
   auto parsed = co_await parse_body(*context, http, &api::parse_host_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
@@ -107,7 +116,7 @@ Task<void> leave(std::shared_ptr<Context> context, HttpExchange& http, bool leav
     co_await respond_error(http, unknown_host(name, hosts));
     co_return;
   }
-  if (const Result<void> done = context->serving->leave(host->id, leaving); !done) {
+  if (const Result<void> done = co_await carry_out(*context, host->id, leaving); !done) {
     co_await respond_error(http, api::from_error(done.error()));
     co_return;
   }

@@ -146,7 +146,9 @@ class GatewayNode::Impl final : public core::Serving {
   }
 
   [[nodiscard]] std::vector<core::HostEntry> hosts() const override { return manager_.hosts(); }
-  Result<void> leave(HostId host, bool leaving) override { return manager_.leave(host, leaving); }
+  void leave(HostId host, bool leaving, std::function<void(Result<void>)> done) override {
+    manager_.leave(host, leaving, std::move(done));
+  }
   void apply(std::string configuration,
              bool dry_run,
              std::function<void(Result<void>)> done) override {

@@ -150,14 +150,18 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void apply(std::string text, bool dry_run, std::function<void(Result<void>)> done) override {
     hooks_.apply(std::move(text), dry_run, std::move(done));
   }
-  Result<void> leave(HostId id, bool leaving) override {
+  void leave(HostId id, bool leaving, std::function<void(Result<void>)> done) override {
     const auto found = hosts_.find(id);
-    if (found == hosts_.end() || !found->second.here) {
-      return Error{.code = Code::kFailedPrecondition,
-                   .message = "host " + std::to_string(id.value()) + " is not linked"};
+    if (found != hosts_.end() && found->second.here) {
+      found->second.port->leave(leaving);
+      done({});
+      return;
     }
-    found->second.port->leave(leaving);
-    return {};
+    const std::string away = found == hosts_.end()
+                                 ? "there is no host " + std::to_string(id.value())
+                                 : "host " + found->second.where.name +
+                                       " is away: " + found->second.port->entry().trouble;
+    done(Error{.code = Code::kFailedPrecondition, .message = away});
   }
 
  private:

@@ -180,11 +180,8 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     void take(const Apply& apply) {
       service_.manager_.apply(apply.text, apply.dry_run, answer(apply.ticket));
     }
-    /// What comes of it is to be seen.
     void take(const DrainHost& drain) {
-      if (const Result<void> done = service_.manager_.leave(drain.host, drain.leaving); !done) {
-        log::warning("host is not drained", {{"why", done.error().message}});
-      }
+      service_.manager_.leave(drain.host, drain.leaving, answer(drain.ticket));
     }
     template <class News>
     void take(const News& news) {

@@ -38,7 +38,7 @@ class LeaderPort : public serving::ManagerPort {
                       std::function<void(Result<void>)> done) = 0;
   /// As core::Serving has them.
   [[nodiscard]] virtual std::vector<core::HostEntry> hosts() const = 0;
-  virtual Result<void> leave(HostId host, bool leaving) = 0;
+  virtual void leave(HostId host, bool leaving, std::function<void(Result<void>)> done) = 0;
   virtual void apply(std::string configuration,
                      bool dry_run,
                      std::function<void(Result<void>)> done) = 0;

@@ -54,9 +54,9 @@ class Leader final : public LeaderPort, public core::ServingStatus {
     applied = {std::move(text), dry_run};
     done(Error{Code::kInvalidArgument, "models.a: no path"});
   }
-  Result<void> leave(HostId host, bool leaving) override {
+  void leave(HostId host, bool leaving, Done done) override {
     left.emplace_back(host, leaving);
-    return {};
+    done({});
   }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override {
@@ -367,8 +367,9 @@ TEST_F(GatewayServiceTest, TellsOfHostsAndHasThemLeave) {
   const Status status = made->next<Status>();
   ASSERT_EQ(status.hosts.size(), 1U);
   EXPECT_EQ(status.hosts[0].name, "h4");
-  made->say(GatewayToManager(DrainHost{.host = HostId(4)}));
-  net::run_until(loop, [this] { return !leader.left.empty(); });
+  made->say(GatewayToManager(DrainHost{.host = HostId(4), .ticket = core::TicketId(3)}));
+  EXPECT_EQ(made->next<core::AdminDone>().ticket, core::TicketId(3));
+  ASSERT_EQ(leader.left.size(), 1U);
   EXPECT_EQ(leader.left[0], std::pair(HostId(4), true));
 }
 

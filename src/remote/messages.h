@@ -207,10 +207,11 @@ using HostToGateway = std::variant<Lives, core::WorkerSaid, LifeEnded, TextFile,
 
 // ---- From a gateway to the manager ----
 
-/// An operator wants a host to go, or to stay after all.
+/// An operator wants a host to go, or to stay after all. Answered by AdminDone.
 struct DrainHost {
   HostId host{};
   bool leaving = true;
+  core::TicketId ticket{};
 };
 
 /// An operator wants the cluster to take over a configuration, in YAML. Answered by AdminDone.

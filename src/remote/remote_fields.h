@@ -60,6 +60,7 @@ inline void fields(Fields& v, DrainHost& x) {
   v.message(193, "DrainHost");
   v(1, "host", x.host);
   v(2, "leaving", x.leaving);
+  v(3, "ticket", x.ticket);
 }
 
 inline void fields(Fields& v, Apply& x) {

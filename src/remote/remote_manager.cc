@@ -1,12 +1,10 @@
 #include "remote/remote_manager.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/check.h"
@@ -28,14 +26,17 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
        FrontId id,
        net::Self self,
        RemoteManagerHandlers handlers,
-       const net::ConnectorOptions& options)
+       const net::ConnectorOptions& options,
+       Duration patience)
       : executor_(std::move(executor)),
         id_(id),
         self_(std::move(self)),
         handlers_(std::move(handlers)),
         options_(options),
+        patience_(patience),
         backoff_(options.backoff),
-        pause_(executor_) {}
+        pause_(executor_),
+        patience_ends_(executor_) {}
 
   void set_front(serving::FrontPort& front,
                  std::function<std::vector<core::Unfinished>()> unfinished) {
@@ -66,8 +67,9 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   void close() {
     ++connects_;
     pause_.cancel();
+    patience_ends_.cancel();
     callee_.reset();
-    waiting_.clear();
+    asked_.clear();
   }
 
   void say(const GatewayToManager& message) {
@@ -76,31 +78,17 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     }
   }
 
-  /// Has the manager load or unload; it is told by a ticket, which it answers with.
+  /// Has a manager do what may be done twice; it answers with the ticket.
   template <class Admin>
   void ask(Admin admin, Done done) {
     admin.ticket = core::TicketId(++tickets_);
-    if (!up_) {
-      answer_later(std::move(done));
-      return;
+    const Asked& asked =
+        asked_.emplace(admin.ticket, Asked{std::move(admin), std::move(done)}).first->second;
+    if (led_) {
+      say(asked.message);
+    } else {
+      wait_for_manager();
     }
-    waiting_[admin.ticket] = std::move(done);
-    say(admin);
-  }
-
-  Result<void> leave(HostId host, bool leaving) {
-    const auto found = std::ranges::find(status_.hosts, host, &core::HostEntry::id);
-    if (!up_) {
-      return Error{.code = Code::kUnavailable, .message = unreached()};
-    }
-    if (found == status_.hosts.end() || found->presence == core::HostPresence::kAway) {
-      return Error{.code = Code::kFailedPrecondition,
-                   .message = found == status_.hosts.end()
-                                  ? "there is no host " + std::to_string(host.value())
-                                  : "host " + found->name + " is away: " + found->trouble};
-    }
-    say(DrainHost{.host = host, .leaving = leaving});
-    return {};
   }
 
   [[nodiscard]] const Status& status() const { return status_; }
@@ -108,19 +96,42 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     const auto found = served_.models.find(model);
     return found == served_.models.end() ? 0 : found->second.tokens_max;
   }
-  [[nodiscard]] bool is_linked() const { return up_; }
+  [[nodiscard]] bool is_linked() const { return led_; }
   [[nodiscard]] std::vector<std::string> troubles() const {
     std::vector<std::string> all = status_.troubles;
-    if (!up_) {
+    if (!led_) {
       all.insert(all.begin(), unreached());
     }
     return all;
   }
 
  private:
+  /// What an operator wants, until a manager has answered.
+  struct Asked {
+    GatewayToManager message{};
+    Done done{};
+  };
+
   [[nodiscard]] std::string unreached() const {
-    return "no manager has been reached for " + format_duration(steady_now() - down_since_) + ": " +
-           why_down_;
+    return "no manager has been reached for " + format_duration(steady_now() - unled_since_) +
+           ": " + why_down_;
+  }
+
+  /// Whatever was asked fails where nobody leads in time.
+  void wait_for_manager() {
+    patience_ends_.expires_after(unled_since_ + patience_ - steady_now());
+    patience_ends_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+      if (const std::shared_ptr<Impl> self = weak.lock(); self && !stopped && !self->led_) {
+        self->give_up();
+      }
+    });
+  }
+
+  void give_up() {
+    const Error error{.code = Code::kUnavailable, .message = unreached()};
+    for (auto& [ticket, asked] : std::exchange(asked_, {})) {
+      asked.done(error);
+    }
   }
 
   void dial(const net::Address& address, const std::string& name) {
@@ -156,42 +167,40 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
 
   void down(const std::string& why) {
     if (std::exchange(up_, false)) {
-      down_since_ = steady_now();
       // Managers that stand by end each link, and are tried in turn until one leads.
       if (said_.insert(why).second) {
         log::warning("manager is not linked", {{"why", why}});
       }
     }
-    led_ = false;
     why_down_ = why;
-    for (auto& [ticket, done] : std::exchange(waiting_, {})) {
-      answer_later(std::move(done));
+    if (std::exchange(led_, false)) {
+      unled_since_ = steady_now();
+      wait_for_manager();
     }
-  }
-
-  /// From the loop: the caller must not hear of it within its call.
-  void answer_later(Done done) {
-    const Error error{.code = Code::kUnavailable, .message = unreached()};
-    asio::post(executor_, [weak = weak_from_this(), done = std::move(done), error] {
-      if (!weak.expired()) {
-        done(error);
-      }
-    });
   }
 
   // ---- What the manager says ----
 
   Result<void> hear(const std::string& payload) {
     const std::shared_ptr<Impl> self = shared_from_this();  // What is told may end this object.
-    if (!std::exchange(led_, true)) {
-      said_.clear();
-      log::info("manager is linked", {{"front", id_}});
+    if (!led_) {
+      begin_to_be_led();
     }
     Result<ManagerToGateway> message = decode_manager_to_gateway(payload);
     if (!message) {
       return message.error();
     }
     return std::visit([this](auto& said) { return take(said); }, *message);
+  }
+
+  void begin_to_be_led() {
+    led_ = true;
+    patience_ends_.cancel();
+    said_.clear();
+    log::info("manager is linked", {{"front", id_}});
+    for (const auto& [ticket, asked] : asked_) {
+      say(asked.message);
+    }
   }
 
   /// Dispatch, Hold and FailRequest.
@@ -208,14 +217,14 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     return {};
   }
   Result<void> take(core::AdminDone& answer) {
-    const auto found = waiting_.find(answer.ticket);
-    if (found == waiting_.end()) {
+    const auto found = asked_.find(answer.ticket);
+    if (found == asked_.end()) {
       return Error{.code = Code::kCorrupt,
                    .message = "it answers ticket " + std::to_string(answer.ticket.value()) +
                               ", which nobody waits for"};
     }
-    const Done done = std::move(found->second);
-    waiting_.erase(found);
+    const Done done = std::move(found->second.done);
+    asked_.erase(found);
     done(answer.error ? Result<void>(std::move(*answer.error)) : Result<void>());
     return {};
   }
@@ -255,22 +264,24 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   const net::Self self_;
   const RemoteManagerHandlers handlers_;
   const net::ConnectorOptions options_;
+  const Duration patience_;
   serving::FrontPort* front_ = nullptr;
   std::function<std::vector<core::Unfinished>()> unfinished_{};
   std::unique_ptr<Callee> callee_{};
   net::Backoff backoff_;      ///< Between links that the owner asks for.
   asio::steady_timer pause_;  ///< Before the next of them.
+  asio::steady_timer patience_ends_;
   std::uint64_t connects_ = 0;
   bool failed_ = false;  ///< Since it was last told whom to link with.
   bool up_ = false;
   bool led_ = false;              ///< The manager that is linked has said something: it leads.
   std::set<std::string> said_{};  ///< Why links ended since one led, as far as the log has it.
   Instant up_since_{};
-  Instant down_since_ = steady_now();
+  Instant unled_since_ = steady_now();
   std::string why_down_ = "none was sought";
   Served served_{};
   Status status_{};
-  std::map<core::TicketId, Done> waiting_{};
+  std::map<core::TicketId, Asked> asked_{};
   std::uint64_t tickets_ = 0;
 };
 
@@ -278,9 +289,10 @@ RemoteManager::RemoteManager(asio::any_io_executor executor,
                              FrontId id,
                              net::Self self,
                              RemoteManagerHandlers handlers,
-                             const net::ConnectorOptions& options)
+                             const net::ConnectorOptions& options,
+                             Duration patience)
     : impl_(std::make_shared<Impl>(
-          std::move(executor), id, std::move(self), std::move(handlers), options)) {}
+          std::move(executor), id, std::move(self), std::move(handlers), options, patience)) {}
 
 RemoteManager::~RemoteManager() {
   impl_->close();
@@ -310,8 +322,8 @@ void RemoteManager::unload(ModelId model,
 std::vector<core::HostEntry> RemoteManager::hosts() const {
   return impl_->status().hosts;
 }
-Result<void> RemoteManager::leave(HostId host, bool leaving) {
-  return impl_->leave(host, leaving);
+void RemoteManager::leave(HostId host, bool leaving, std::function<void(Result<void>)> done) {
+  impl_->ask(DrainHost{.host = host, .leaving = leaving}, std::move(done));
 }
 void RemoteManager::apply(std::string configuration,
                           bool dry_run,

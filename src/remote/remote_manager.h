@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "core/manager/events.h"
 #include "core/serving.h"
 #include "net/address.h"
@@ -39,12 +41,14 @@ struct RemoteManagerHandlers {
 class RemoteManager final : public serving::ManagerPort, public core::ServingStatus {
  public:
   /// A handler may destroy it; none is called after that.
+  /// @param patience  So long after the last one was lost what is asked waits for the next manager.
   RemoteManager(boost::asio::any_io_executor executor,
                 FrontId id,
                 net::Self self,
                 RemoteManagerHandlers handlers,
-                const net::ConnectorOptions& options = {});
-  /// Ends the link. Loads and unloads that are under way are not answered.
+                const net::ConnectorOptions& options = {},
+                Duration patience = std::chrono::seconds(10));
+  /// Ends the link. What is asked and not answered yet never is.
   ~RemoteManager() override;
   RemoteManager(const RemoteManager&) = delete;
   RemoteManager& operator=(const RemoteManager&) = delete;
@@ -60,13 +64,13 @@ class RemoteManager final : public serving::ManagerPort, public core::ServingSta
   void tell(const serving::RequestNews& news) override;
   /// 0 for a model that it has not told of.
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const override;
-  /// As core::Serving has them; kUnavailable where no manager is linked, or until it has answered.
+  /// As core::Serving has them. What a manager did not answer before it was lost is asked of the
+  /// next one; kUnavailable where none leads in time.
   void load(ModelId model, std::function<void(Result<void>)> done);
   void unload(ModelId model, core::EvictionReason why, std::function<void(Result<void>)> done);
 
-  /// As core::Serving has them. Of a host that the manager has lost meanwhile, nothing comes.
   [[nodiscard]] std::vector<core::HostEntry> hosts() const;
-  Result<void> leave(HostId host, bool leaving);
+  void leave(HostId host, bool leaving, std::function<void(Result<void>)> done);
   void apply(std::string configuration, bool dry_run, std::function<void(Result<void>)> done);
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
@@ -74,8 +78,9 @@ class RemoteManager final : public serving::ManagerPort, public core::ServingSta
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override;
+  /// A manager that leads.
   [[nodiscard]] bool is_linked() const;
-  /// While no manager is linked, that comes first: for how long, and why.
+  /// While none is linked, that comes first: for how long, and why.
   [[nodiscard]] std::vector<std::string> troubles() const override;
 
  private:

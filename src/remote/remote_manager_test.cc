@@ -16,6 +16,9 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+/// Long for a loop on this machine.
+constexpr Duration kPatience = std::chrono::milliseconds(300);
+
 /// Notes what its manager wants.
 class NotingFront final : public serving::FrontPort {
  public:
@@ -58,7 +61,8 @@ class RemoteManagerTest : public ::testing::Test {
                                     downs.push_back(why.message);
                                     on_down();
                                   }},
-        test_connector());
+        test_connector(),
+        kPatience);
     manager->set_front(front, [this] { return unfinished; });
   }
 
@@ -66,12 +70,17 @@ class RemoteManagerTest : public ::testing::Test {
     return std::make_unique<Leader>(
         loop, net::self_of(cluster.issue(net::Role::kManager, name)), decode_gateway_to_manager);
   }
-  /// Links with a manager, which has heard what requests there are.
-  std::unique_ptr<Leader> linked() {
-    auto made = leader("m1");
-    manager->connect(made->address(), "m1");
-    made->next<core::FrontState>();
+  /// Links with a manager, which has heard what requests there are, and leads.
+  std::unique_ptr<Leader> linked(const std::string& name = "m1") {
+    auto made = leader(name);
+    manager->connect(made->address(), name);
+    lead(*made);
     return made;
+  }
+  void lead(Leader& leader) {
+    leader.next<core::FrontState>();
+    leader.say(ManagerToGateway(Status{}));
+    net::run_until(loop, [this] { return manager->is_linked(); });
   }
   std::function<void(Result<void>)> note() {
     return [this](const Result<void>& done) {
@@ -191,21 +200,52 @@ TEST_F(RemoteManagerTest, LoadsAndUnloads) {
   EXPECT_THAT(answers, ElementsAre("no such model", "done"));
 }
 
-TEST_F(RemoteManagerTest, LoadsNothingWithoutALink) {
+TEST_F(RemoteManagerTest, RefusesWhatIsAskedWhereNobodyLeadsInTime) {
   manager->load(kModel, note());
   EXPECT_TRUE(answers.empty()) << "not from within the call";
   run_answered(1);
   EXPECT_THAT(answers[0], HasSubstr("no manager has been reached for"));
   EXPECT_EQ(code, Code::kUnavailable);
 
-  const auto made = linked();
-  manager->load(kModel, note());
-  manager->unload(kModel, core::EvictionReason::kOperator, note());
-  made->next<core::AdminUnload>();
-  made->cut();
+  const Instant asked = steady_now();
+  manager->unload(kModel, core::EvictionReason::kIdle, note());
+  EXPECT_EQ(answers.size(), 1U) << "not from within the call";
+  run_answered(2);
+  EXPECT_LT(steady_now() - asked, kPatience) << "it had its time";
+}
+
+TEST_F(RemoteManagerTest, AsksTheNextManagerWhatTheLastDidNotAnswer) {
+  manager->load(kModel, note());  // While none was ever there.
+  auto first = linked();
+  const auto load = first->next<core::AdminLoad>();
+  manager->leave(HostId(1), true, note());
+  first->next<DrainHost>();
+  first->leave();
+  net::run_until(loop, [this] { return !manager->is_linked(); });
+  manager->apply("models:", true, note());
+
+  const auto second = linked("m2");
+  EXPECT_EQ(second->next<core::AdminLoad>().ticket, load.ticket);
+  const auto drain = second->next<DrainHost>();
+  EXPECT_EQ(drain.host, HostId(1));
+  second->say(ManagerToGateway(core::AdminDone{.ticket = drain.ticket}));
+  second->say(ManagerToGateway(core::AdminDone{.ticket = second->next<Apply>().ticket,
+                                               .error = Error{Code::kInvalidArgument, "no path"}}));
+  second->say(ManagerToGateway(core::AdminDone{.ticket = load.ticket}));
   run_answered(3);
-  EXPECT_THAT(answers[1], HasSubstr("no manager has been reached for"));
-  EXPECT_THAT(answers[2], HasSubstr("no manager has been reached for"));
+  EXPECT_THAT(answers, ElementsAre("done", "no path", "done"));
+}
+
+TEST_F(RemoteManagerTest, ManagersThatStandByAreAskedNothing) {
+  manager->load(kModel, note());
+  const auto standby = leader("m1");
+  manager->connect(standby->address(), "m1");
+  standby->next<core::FrontState>();
+  standby->leave();
+  net::run_until(loop, [this] { return !downs.empty(); });
+  EXPECT_EQ(standby->last<core::AdminLoad>(), nullptr);
+  EXPECT_TRUE(answers.empty()) << "its time is not over";
+  linked("m2")->next<core::AdminLoad>();
 }
 
 TEST_F(RemoteManagerTest, ShowsWhatItWasToldLast) {
@@ -242,10 +282,10 @@ TEST_F(RemoteManagerTest, LinksWithAnotherManagerWhenItIsToldTo) {
   const auto second = leader("m2");
   manager->load(kModel, note());
   manager->connect(second->address(), "m2");
-  EXPECT_TRUE(answers.empty()) << "not from within the call";
   EXPECT_THAT(manager->troubles(), ElementsAre(HasSubstr("it links with manager m2 at")));
-  second->next<core::FrontState>();
-  EXPECT_EQ(answers.size(), 1U);
+  lead(*second);
+  second->next<core::AdminLoad>();
+  EXPECT_TRUE(answers.empty()) << "nobody has answered yet";
   net::run_until(loop, [&] { return first->ends.size() == 1; });
   EXPECT_TRUE(downs.empty());
   EXPECT_TRUE(manager->troubles().empty());
@@ -269,7 +309,7 @@ TEST_F(RemoteManagerTest, MayBeToldToLinkElsewhereWheneverALinkHasFailed) {
                     : manager->connect(turn < 6 ? nobody : second->address(), "m2");
   };
   manager->connect(nobody, "m1");
-  second->next<core::FrontState>();
+  lead(*second);
   EXPECT_EQ(downs.size(), 6U);
   EXPECT_TRUE(manager->troubles().empty());
 }
@@ -293,19 +333,16 @@ TEST_F(RemoteManagerTest, AppliesConfigurations) {
   EXPECT_THAT(answers, ElementsAre("done"));
 }
 
-TEST_F(RemoteManagerTest, HasHostsLeaveThatAreThere) {
-  EXPECT_EQ(manager->leave(HostId(1), true).error().code, Code::kUnavailable);
+TEST_F(RemoteManagerTest, HasHostsLeave) {
   const auto made = linked();
-  made->say(ManagerToGateway(
-      Status{.hosts = {{.id = HostId(1), .name = "h1", .presence = core::HostPresence::kHere},
-                       {.id = HostId(2), .name = "h2", .trouble = "connection refused"}}}));
-  net::run_until(loop, [this] { return manager->hosts().size() == 2; });
-  EXPECT_TRUE(manager->leave(HostId(1), false));
+  manager->leave(HostId(1), false, note());
   const auto drain = made->next<DrainHost>();
   EXPECT_EQ(drain.host, HostId(1));
   EXPECT_FALSE(drain.leaving);
-  EXPECT_EQ(manager->leave(HostId(2), true).error().message, "host h2 is away: connection refused");
-  EXPECT_EQ(manager->leave(HostId(3), true).error().code, Code::kFailedPrecondition);
+  made->say(ManagerToGateway(core::AdminDone{
+      .ticket = drain.ticket, .error = Error{Code::kFailedPrecondition, "host h1 is away"}}));
+  run_answered(1);
+  EXPECT_THAT(answers, ElementsAre("host h1 is away"));
 }
 
 }  // namespace

@@ -218,11 +218,12 @@ std::vector<core::HostEntry> System::hosts() const {
            .since = impl_->began(),
            .isa = impl_->host().facts().isa}};
 }
-Result<void> System::leave(HostId /*host*/, bool /*leaving*/) {
-  return Error{.code = Code::kFailedPrecondition,
-               .message =
-                   "there is no other host that could take over; SIGTERM has the server let "
-                   "its requests end"};
+void System::leave(HostId /*host*/, bool /*leaving*/, std::function<void(Result<void>)> done) {
+  impl_->soon([done = std::move(done)] {
+    done(Error{.code = Code::kFailedPrecondition,
+               .message = "there is no other host that could take over; SIGTERM has the server let "
+                          "its requests end"});
+  });
 }
 void System::apply(std::string /*configuration*/,
                    bool /*dry_run*/,

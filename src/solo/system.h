@@ -65,7 +65,7 @@ class System final : public core::Serving {
 
   /// This machine. It cannot leave, as there is no other.
   [[nodiscard]] std::vector<core::HostEntry> hosts() const override;
-  Result<void> leave(HostId host, bool leaving) override;
+  void leave(HostId host, bool leaving, std::function<void(Result<void>)> done) override;
   /// Nothing is applied to a server that is alone: its file is changed, and SIGHUP sent.
   void apply(std::string configuration,
              bool dry_run,
