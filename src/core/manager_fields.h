@@ -66,6 +66,8 @@ inline void fields(Fields& v, ManagerModel& x) {
   v(12, "groups", x.groups);
   v(13, "part_of", x.part_of);
   v(14, "fetched", x.fetched);
+  v(15, "cut_of", x.cut_of);
+  v(16, "stages", x.stages);
 }
 
 inline void fields(Fields& v, ManagerDevice& x) {
@@ -285,6 +287,7 @@ inline void fields(Fields& v, Dispatch& x) {
   v(3, "epoch", x.epoch);
   v(4, "tokens", x.tokens, kCount);
   v(6, "due", x.due);
+  v(7, "as", x.as);
 }
 
 inline void fields(Fields& v, Hold& x) {

@@ -57,6 +57,8 @@ std::string_view name(LoadReason reason) {
       return "load";
     case LoadReason::kPressure:
       return "pressure";
+    case LoadReason::kGather:
+      return "gather";
     case LoadReason::kLeave:
       return "leave";
   }

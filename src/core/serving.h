@@ -183,8 +183,9 @@ enum class LoadReason : std::uint8_t {
   kLoad,      ///< It had more load than the devices should bear that it was on.
   kPressure,  ///< There was more memory to spare for its KV.
   kLeave,     ///< Another host that has it is to go.
+  kGather,    ///< It ran in stages on several devices.
 };
-inline constexpr std::size_t kLoadReasons = 6;
+inline constexpr std::size_t kLoadReasons = 7;
 
 /// What a model's first request found, after none was there.
 enum class StartKind : std::uint8_t {

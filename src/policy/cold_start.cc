@@ -12,6 +12,8 @@ namespace {
 constexpr double kStageEvenness = 0.9;
 // The deadline of a fetch that nobody expects in time any more.
 constexpr Duration kSomeDay = std::chrono::hours{24};
+// Of one worker's time to the first token, what a group has to be sooner by.
+constexpr double kLeastGain = 0.1;
 
 /// s - w + w/s: what the stages add up to in units of the whole model on its own device.
 double compute_share(std::int64_t stages, std::int64_t full) {
@@ -57,8 +59,9 @@ class Search {
 
   std::optional<StartPlan> run() {
     const bool slow = model_.times.decode && *model_.times.decode >= view_.tpot;
+    const std::int64_t most = slow && !paper_ ? 1 : kMostStages;
     std::optional<StartPlan> best;
-    for (std::int64_t s = 1; s <= (slow && !paper_ ? 1 : kMostStages); ++s) {
+    for (std::int64_t s = 1; s <= most; ++s) {
       for (std::int64_t w = least_full(s); w <= s; ++w) {
         std::optional<StartPlan> plan = try_group(s, w);
         if (plan && meets_objectives(*plan) && no_worse_than_one(*plan, s) &&
@@ -68,10 +71,31 @@ class Search {
         }
       }
     }
-    return best ? best : best_effort();
+    if (best) {
+      return best;
+    }
+    std::optional<StartPlan> one = best_effort();
+    return options_.best_effort == BestEffort::kSoonest ? soonest(std::move(one), most) : one;
   }
 
  private:
+  /// The group that starts first, where that is worth its price [s] against one worker. Its own
+  /// deadline is lost, so that it harms no other fetch.
+  std::optional<StartPlan> soonest(std::optional<StartPlan> one, std::int64_t most) {
+    overdue_ = true;
+    std::optional<StartPlan> best = one;
+    for (std::int64_t s = 2; s <= most; ++s) {
+      std::optional<StartPlan> plan = try_group(s, least_full(s));
+      const bool gains = plan && (!one || to_seconds(one->ttft - plan->ttft) >
+                                              std::max(plan->lost_value - one->lost_value,
+                                                       kLeastGain * to_seconds(one->ttft)));
+      if (gains && no_worse_than_one(*plan, s) && (!best || plan->ttft < best->ttft)) {
+        best = std::move(plan);
+      }
+    }
+    return best;
+  }
+
   /// s = 1 without full memory is s = 1 with it. A group cannot have more full workers than stages.
   [[nodiscard]] std::int64_t least_full(std::int64_t stages) const {
     if (stages == 1) {
@@ -130,7 +154,8 @@ class Search {
     HEDDLE_CHECK(host.nic != nullptr && host.pcie > 0.0);
     const bool copies_after = options_.form == StartForm::kSequential;
     const Duration copy = from_seconds(static_cast<double>(wanted.bytes) / host.pcie);
-    const Instant deadline = view_.now + wanted.budget - (copies_after ? copy : Duration{});
+    const Instant in_time = view_.now + wanted.budget - (copies_after ? copy : Duration{});
+    const Instant deadline = overdue_ ? view_.now + kSomeDay : in_time;
     const StageLink link{host.nic->bandwidth_for(fetch(wanted.bytes, deadline)), host.pcie};
     return {.host = &host,
             .ready = stage_ready(options_.form, model_.times, wanted.bytes, link),
@@ -309,6 +334,7 @@ class Search {
   const StartView& view_;
   const StartOptions& options_;
   bool paper_;
+  bool overdue_ = false;  ///< No objective is kept any more.
   bool one_known_ = false;
   std::optional<StartPlan> one_{};
 };

@@ -98,8 +98,16 @@ enum class StartRule : std::uint8_t {
   kCorrected,
 };
 
+/// What starts where no group keeps the objectives.
+enum class BestEffort : std::uint8_t {
+  kOneWorker,  ///< As in the paper: one worker, where it starts first.
+  /// Ours: the group that starts first, if it gains more than a tenth, and more than it loses.
+  kSoonest,
+};
+
 struct StartOptions {
   StartRule rule = StartRule::kCorrected;
+  BestEffort best_effort = BestEffort::kOneWorker;
   StartForm form = StartForm::kOverlapped;
   std::int64_t kv_share = 5'000'000'000;    ///< For KV beside the weights of one worker [bytes].
   std::int64_t fill_below = 6'000'000'000;  ///< A rest smaller than this goes to the worker too.
@@ -115,7 +123,7 @@ struct StartView {
 
 enum class StartReason : std::uint8_t {
   kMeetsObjectives,  ///< The cheapest that does.
-  kBestEffort,       ///< Nothing does: one worker where it starts first.
+  kBestEffort,       ///< Nothing does.
 };
 /// "meets_objectives".
 [[nodiscard]] std::string_view reason_name(StartReason reason);

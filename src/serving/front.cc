@@ -175,7 +175,9 @@ void Front::carry_out(const core::Dispatch& command) {
     choice.max_tokens =
         std::min(choice.max_tokens, command.tokens - std::ssize(entry->record->prompt));
   }
-  hosts_.send(place, RequestTable::submission(*entry->record, command.due, now));
+  core::Submit submission = RequestTable::submission(*entry->record, command.due, now);
+  submission.model = command.as.value_or(submission.model);
+  hosts_.send(place, std::move(submission));
 }
 
 /// The engine runs: its request's exchange may begin.

@@ -66,7 +66,7 @@ core::Submit Gateway::submit(const core::Dispatch& dispatch) {
   request.epoch = dispatch.epoch;
   request.brought = request.tokens();
   core::Submit submit{.request = dispatch.request,
-                      .model = ask.model,
+                      .model = dispatch.as.value_or(ask.model),
                       .prompt = std::vector<TokenId>(static_cast<std::size_t>(ask.input_tokens)),
                       .age = agenda_.now() - request.arrived,
                       .due = dispatch.due,

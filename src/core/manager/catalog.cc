@@ -45,6 +45,7 @@ void Catalog::configure(const Configure& configure) {
     known.config = model;
     std::erase_if(known.fetched_at, [&](HostId host) { return !model.fetched.contains(host); });
   }
+  count_cuts();
   for (auto& [id, model] : state_.models) {
     model.removed = !configured.contains(id);
     if (model.removed) {
@@ -58,11 +59,28 @@ void Catalog::configure(const Configure& configure) {
 void Catalog::forget_devices(ModelState& model) const {
   const auto gone = [this](DeviceId device) { return !state_.devices.contains(device); };
   std::erase_if(model.config.footprints, [&](const auto& entry) { return gone(entry.first); });
-  std::erase_if(model.config.groups, [&](const auto& entry) {
+  const auto lost = [&](const auto& entry) {
     return gone(entry.first) || std::ranges::any_of(entry.second, [&](const ShardPlace& place) {
              return gone(place.device);
            });
-  });
+  };
+  std::erase_if(model.config.groups, lost);
+  std::erase_if(model.chosen, lost);
+}
+
+void Catalog::count_cuts() {
+  for (auto& [id, model] : state_.models) {
+    model.cuts.clear();
+  }
+  for (const auto& [id, model] : state_.models) {
+    if (model.config.cut_of) {
+      state_.models.at(*model.config.cut_of).cuts.push_back(id);
+    }
+  }
+  for (auto& [id, model] : state_.models) {
+    std::ranges::sort(
+        model.cuts, {}, [this](ModelId cut) { return state_.models.at(cut).config.stages.size(); });
+  }
 }
 
 void Catalog::image(const ImageState& image) {
@@ -78,8 +96,10 @@ void Catalog::image(const ImageState& image) {
 void Catalog::forget_removed() {
   std::set<ModelId> forgotten;
   for (const auto& [id, model] : state_.models) {
+    const bool cut_knows = std::ranges::any_of(
+        model.cuts, [this](ModelId cut) { return state_.models.contains(cut); });
     if (model.removed && model.requests == 0 && !model.claims && model.unloads_asked.empty() &&
-        !model.config.part_of && !somewhere(state_, id)) {
+        !model.config.part_of && !cut_knows && !somewhere(state_, id)) {
       forgotten.insert(id);
     }
   }
@@ -87,6 +107,9 @@ void Catalog::forget_removed() {
                 [&](const auto& entry) {  // Shards are known as long as their rank 0.
                   return forgotten.contains(entry.second.config.part_of.value_or(entry.first));
                 });
+  if (!forgotten.empty()) {
+    count_cuts();
+  }
 }
 
 }  // namespace heddle::core::manager

@@ -18,6 +18,7 @@ class Catalog {
 
  private:
   void forget_devices(ModelState& model) const;
+  void count_cuts();
 
   State& state_;
 };

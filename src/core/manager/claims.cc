@@ -34,6 +34,13 @@ void Claims::claim(ModelId id, DeviceId leader) {
   advance(id);
 }
 
+void Claims::claim_cut(ModelId cut, DeviceId leader, std::vector<ShardPlace> followers) {
+  ModelState& model = state_.models.at(cut);
+  model.chosen.clear();
+  model.chosen[leader] = std::move(followers);
+  claim(cut, leader);
+}
+
 void Claims::cancel(ModelId model) {
   const std::optional<DeviceId> leader =
       std::exchange(state_.models.at(model).claims, std::nullopt);
@@ -65,7 +72,8 @@ void Claims::advance() {
 void Claims::advance(ModelId id) {
   const ModelState& model = state_.models.at(id);
   const DeviceId leader = *model.claims;
-  if (!model.wanted() || state_.now < model.retry_at || !claimable(state_, id, leader)) {
+  const bool wanted = state_.models.at(asked(state_, id)).wanted();
+  if (!wanted || model.removed || state_.now < model.retry_at || !claimable(state_, id, leader)) {
     cancel(id);
     return;
   }
@@ -148,8 +156,9 @@ void Claims::load_group(ModelId id, DeviceId leader) {
                                 ? ""
                                 : "; " + std::to_string(before.there) + " of its " +
                                       std::to_string(before.shards) + " parts are there";
-  out_.note(DecisionKind::kLoad, id, leader, who_waits(model) + "; to itself on " + names + found);
-  const LoadReason why = model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  const ModelState& users = state_.models.at(asked(state_, id));
+  out_.note(DecisionKind::kLoad, id, leader, who_waits(users) + "; to itself on " + names + found);
+  const LoadReason why = users.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }

@@ -16,7 +16,8 @@ namespace {
 /// Why a request cannot be accepted whatever load there is.
 std::optional<Error> impossible(const State& state, const RequestArrived& arrived) {
   const auto found = state.models.find(arrived.model);
-  if (found == state.models.end() || found->second.removed || found->second.config.part_of) {
+  if (found == state.models.end() || found->second.removed || found->second.config.part_of ||
+      found->second.config.cut_of) {
     return Error{Code::kNotFound,
                  "there is no model with id " + std::to_string(arrived.model.value())};
   }
@@ -106,8 +107,9 @@ void put(const Parts& core, const Unfinished& unfinished) {
     core.queues.lose(id, {.device = at, .epoch = unfinished.epoch, .cut = true});
     return;
   }
-  if (known.device != at && may_run(core.state, at, known.model)) {
-    core.queues.found(id, at);
+  const auto as = known.device == at ? std::nullopt : runs_as(core.state, at, known.model);
+  if (as) {
+    core.queues.found(id, at, as);
   } else if (known.device != at) {
     core.queues.lose(id, {.device = at, .epoch = unfinished.epoch, .cut = true});
   }

@@ -102,6 +102,9 @@ void Demand::count_start(ModelId id) {
   StartKind kind = StartKind::kMiss;
   for (const auto& [device_id, device] : state_.devices) {
     const auto found = device.instances.find(id);
+    for (const ModelId cut : model.cuts) {
+      kind = std::min(kind, start_kind(state_, cut, device));
+    }
     if (model.sharded()) {
       kind = std::min(kind, start_kind(state_, id, device));
     } else if (found != device.instances.end()) {
@@ -149,7 +152,7 @@ void Demand::learn(DeviceState& device, ModelId id) {
 
 void Demand::count_waste(ModelId id, const Instance& instance) {
   if (instance.why == LoadReason::kForecast && !instance.used) {
-    state_.models.at(whole(state_, id)).wasted_bytes += state_.models.at(id).config.image_bytes;
+    state_.models.at(asked(state_, id)).wasted_bytes += state_.models.at(id).config.image_bytes;
   }
 }
 
@@ -163,7 +166,7 @@ void Demand::turn_window() {
     model.demand.advance(state_.now, calendar);
     model.demand.foresee(state_.window, window);
     const auto load = model.demand.history().at(state_.window);
-    if (load && !model.config.part_of) {
+    if (load && !model.config.part_of && !model.config.cut_of) {
       out_.act(LoadMeasured{.model = id, .window = state_.window, .load = *load});
     }
   }

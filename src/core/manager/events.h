@@ -59,6 +59,11 @@ struct ManagerModel {
   /// are then, in order. These blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
+  /// It is that model, cut into the stages of a pipeline, for hosts to fetch together what one
+  /// would fetch for longer. It gets requests of that model, and `groups` is empty: where its
+  /// stages go is chosen each time (HydraServe).
+  std::optional<ModelId> cut_of{};
+  std::vector<ModelId> stages{};  ///< Of such a one: its further stages, in order.
   /// What hosts that lack its files fetch of them over their networks, when they load it [bytes].
   std::map<HostId, std::uint64_t> fetched{};
 };
@@ -319,6 +324,7 @@ struct Dispatch {
   /// Prompt and answer together are no longer than this, there and wherever it goes on.
   std::int64_t tokens = 0;
   Duration due{};  ///< Until its first token is, by the objective of its model; < 0: it is late.
+  std::optional<ModelId> as{};  ///< What runs it there, if that is a cut of its model.
 };
 /// It waits for its model; said at most once a wait.
 struct Hold {

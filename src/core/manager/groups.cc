@@ -38,7 +38,7 @@ bool held(const State& state, const DeviceState& device) {
     }
     const Instance* leader = leading(state, device, entry.first);
     return leader == nullptr || !leader->is<Serving>() || !leader->in_flight.empty() ||
-           !state.models.at(whole(state, entry.first)).waiting.empty();
+           !state.models.at(asked(state, entry.first)).waiting.empty();
   });
 }
 
@@ -59,10 +59,7 @@ bool somewhere(const State& state, ModelId id) {
     });
   };
   const ModelState& model = state.models.at(id);
-  return on_a_device(id) ||
-         (model.sharded() && std::any_of(model.config.groups.begin()->second.begin(),
-                                         model.config.groups.begin()->second.end(),
-                                         [&](const auto& p) { return on_a_device(p.model); }));
+  return on_a_device(id) || (model.sharded() && std::ranges::any_of(shards_of(model), on_a_device));
 }
 
 Gathered gathered(const State& state, ModelId model, DeviceId leader) {
@@ -98,7 +95,7 @@ Beside beside(const State& state, ModelId model, DeviceId leader) {
 }
 
 StartKind start_kind(const State& state, ModelId model, const DeviceState& device) {
-  if (!state.models.at(model).config.groups.contains(device.config.id)) {
+  if (!state.models.at(model).groups().contains(device.config.id)) {
     return StartKind::kMiss;
   }
   const auto found = device.instances.find(model);
@@ -142,7 +139,9 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        HEDDLE_CHECK(other == model || leaves || absent || adopted ||
+        // The whole model comes to where its first stage runs, and takes over there.
+        const bool gathers = asked(state, model) == other;
+        HEDDLE_CHECK(other == model || leaves || absent || adopted || gathers ||
                      (!instance.runs() && !instance.is<Member>()));
       }
       if (!instance.runs()) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/units.h"
+#include "core/manager/models.h"
 #include "core/manager/value.h"
 
 namespace heddle::core::manager {
@@ -39,7 +40,7 @@ std::uint64_t to_fetch(const ModelState& model, HostId host) {
 policy::Fetch fetch_of(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
   Instant due = state.now + kUnhurried;
-  for (const auto& [key, request] : model.waiting) {
+  for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
     due = std::min(due, state.requests.at(request).due);
   }
   return {.id = policy::FetchId(id.value()),

@@ -149,6 +149,7 @@ void Core::schedule() {
   unload_cramped(parts_);
   leave(parts_);
   tend_groups(parts_);
+  consolidate(parts_);
   release(parts_);
   plans_.advance();
   dispatch(parts_);

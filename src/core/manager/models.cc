@@ -32,11 +32,42 @@ ModelId whole(const State& state, ModelId model) {
   return state.models.at(model).config.part_of.value_or(model);
 }
 
+ModelId asked(const State& state, ModelId model) {
+  const ModelId all = whole(state, model);
+  return state.models.at(all).config.cut_of.value_or(all);
+}
+
+std::vector<ModelId> forms(const ModelState& model) {
+  std::vector<ModelId> all{model.config.id};
+  all.insert(all.end(), model.cuts.begin(), model.cuts.end());
+  return all;
+}
+
+std::optional<ModelId> form_on(const State& state, const DeviceState& device, ModelId model) {
+  for (const ModelId form : forms(state.models.at(model))) {
+    if (device.instances.contains(form)) {
+      return form;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ModelId> shards_of(const ModelState& model) {
+  if (model.config.cut_of || model.config.groups.empty()) {
+    return model.config.stages;
+  }
+  std::vector<ModelId> shards;
+  for (const ShardPlace& place : model.config.groups.begin()->second) {
+    shards.push_back(place.model);
+  }
+  return shards;
+}
+
 std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader) {
   std::vector<ShardPlace> places{{.model = model, .device = leader}};
   const ModelState& known = state.models.at(model);
   if (known.sharded()) {
-    const std::vector<ShardPlace>& others = known.config.groups.at(leader);
+    const std::vector<ShardPlace>& others = known.groups().at(leader);
     places.insert(places.end(), others.begin(), others.end());
   }
   return places;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,20 @@ namespace heddle::core::manager {
 
 /// The model that this is a shard of; itself if it is none, or rank 0.
 [[nodiscard]] ModelId whole(const State& state, ModelId model);
+
+/// The model whose requests it runs: of a cut, or one of its stages, the model that was cut.
+[[nodiscard]] ModelId asked(const State& state, ModelId model);
+
+/// What can run the model's requests: itself, then its cuts.
+[[nodiscard]] std::vector<ModelId> forms(const ModelState& model);
+
+/// Of these, what runs, or is to run, on the device; none: nothing of the model is there.
+[[nodiscard]] std::optional<ModelId> form_on(const State& state,
+                                             const DeviceState& device,
+                                             ModelId model);
+
+/// Its shards but rank 0, or stages but the first; none where it is neither sharded nor cut.
+[[nodiscard]] std::vector<ModelId> shards_of(const ModelState& model);
 
 /// Where the shards are when this device leads, by rank. A model that is not sharded is a block of
 /// one.

@@ -5,7 +5,6 @@
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
-namespace {
 
 std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device) {
   const auto found = state.models.find(model);
@@ -24,8 +23,6 @@ std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device) {
                                  pages - footprint.image_pages - footprint.overhead_pages,
                                  found->second.config.context);
 }
-
-}  // namespace
 
 std::int64_t pages_of(const State& state,
                       const DeviceState& device,
@@ -78,8 +75,8 @@ std::int64_t free_pages(const State& state, const DeviceState& device, std::int6
 std::int64_t tokens_max(const State& state, ModelId model, DeviceId device) {
   const auto found = state.models.find(model);
   std::int64_t most = tokens_alone(state, model, device);
-  if (found != state.models.end() && found->second.config.groups.contains(device)) {
-    for (const ShardPlace& place : found->second.config.groups.at(device)) {
+  if (found != state.models.end() && found->second.groups().contains(device)) {
+    for (const ShardPlace& place : found->second.groups().at(device)) {
       most = std::min(most, tokens_alone(state, place.model, place.device));
     }
   }

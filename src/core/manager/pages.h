@@ -31,6 +31,10 @@ namespace heddle::core::manager {
                                       const DeviceState& device,
                                       std::int64_t workspace = 0);
 
+/// Tokens of the longest request that runs on the device if nothing else is there, of the model or
+/// shard by itself; 0 where it cannot be.
+[[nodiscard]] std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device);
+
 /// The longest prompt and answer together [tokens] that the model can have on the device, alone
 /// there, with the KV that every device of its group has room for; at most its context. 0: unknown
 /// model, or the device cannot hold it.

@@ -40,10 +40,14 @@ void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
   model.waiting.emplace(key_of(request), arrived.request);
 }
 
-void RequestQueues::send(RequestId id, DeviceId device_id, std::optional<std::int64_t> room) {
+void RequestQueues::send(RequestId id,
+                         DeviceId device_id,
+                         std::optional<std::int64_t> room,
+                         std::optional<ModelId> as) {
   RequestState& request = state_.requests.at(id);
+  request.as = as.value_or(request.model);
   DeviceState& device = state_.devices.at(device_id);
-  Instance& instance = device.instances.at(request.model);
+  Instance& instance = device.instances.at(request.as);
   if (room) {
     request.need = request.tokens = std::min(request.tokens, *room);
   }
@@ -62,7 +66,8 @@ void RequestQueues::send(RequestId id, DeviceId device_id, std::optional<std::in
                     .device = device_id,
                     .epoch = device.epoch,
                     .tokens = request.tokens,
-                    .due = request.due - state_.now});
+                    .due = request.due - state_.now,
+                    .as = request.as == request.model ? std::nullopt : as});
 }
 
 void RequestQueues::hold(RequestId id) {
@@ -84,11 +89,12 @@ void RequestQueues::lose(RequestId id, const LostPlace& place) {
   state_.requests.at(id).lost = place;
 }
 
-void RequestQueues::found(RequestId id, DeviceId device) {
+void RequestQueues::found(RequestId id, DeviceId device, std::optional<ModelId> as) {
   leave(id);
   RequestState& request = state_.requests.at(id);
   request.device = device;
-  Instance& instance = state_.devices.at(device).instances.at(request.model);
+  request.as = as.value_or(request.model);
+  Instance& instance = state_.devices.at(device).instances.at(request.as);
   instance.in_flight.insert(id);
   instance.used = true;
 }
@@ -102,7 +108,7 @@ void RequestQueues::recalled(RequestId id) {
 void RequestQueues::leave(RequestId id) {
   RequestState& request = state_.requests.at(id);
   if (request.device) {
-    state_.devices.at(*request.device).instances.at(request.model).in_flight.erase(id);
+    state_.devices.at(*request.device).instances.at(request.as).in_flight.erase(id);
     request.device.reset();
   } else if (!std::exchange(request.lost, std::nullopt)) {
     state_.models.at(request.model).waiting.erase(key_of(request));
@@ -132,7 +138,7 @@ void RequestQueues::finish(const RequestFinished& finished) {
     if (device.undisturbed == finished.request && finished.ttft) {
       demand_.observe_warm(request.model, *finished.ttft, finished.tpot);
     }
-    device.instances.at(request.model).answered = true;
+    device.instances.at(request.as).answered = true;
   }
   end(finished.request, true);
 }

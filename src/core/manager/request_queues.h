@@ -21,17 +21,21 @@ class RequestQueues {
 
   /// Puts a new request, which may be accepted, into its model's queue. It came `age` ago.
   void arrive(const RequestArrived& arrived, Duration age = {});
-  /// Sends a request that waits to an instance of its model that serves. Of a model of ours, the
-  /// answer is from then on no longer than `room`, wherever the request goes on.
-  void send(RequestId id, DeviceId device, std::optional<std::int64_t> room);
+  /// Sends a request that waits to an instance that serves: of its model, or of `as`, a cut of
+  /// that. Of a model of ours, the answer is from then on no longer than `room`, wherever the
+  /// request goes on.
+  void send(RequestId id,
+            DeviceId device,
+            std::optional<std::int64_t> room,
+            std::optional<ModelId> as = {});
   /// Says that it waits; once a wait.
   void hold(RequestId id);
   /// Takes a request off its device and puts it into the queue, at the place its age gives it.
   void requeue(RequestId id);
   /// Its worker has died, or nothing is heard of it: until its front says so, too, it is nowhere.
   void lose(RequestId id, const LostPlace& place);
-  /// It is where its front says: on an instance of its model, whatever was known of it.
-  void found(RequestId id, DeviceId device);
+  /// It is where its front says: on an instance of its model, or of `as`, whatever was known of it.
+  void found(RequestId id, DeviceId device, std::optional<ModelId> as = {});
   /// It came back from where it waited for memory.
   void recalled(RequestId id);
 

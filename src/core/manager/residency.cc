@@ -21,6 +21,7 @@ DecisionKind decision_of(LoadReason why) {
     case LoadReason::kForecast:
       return DecisionKind::kPrewarm;
     case LoadReason::kLoad:
+    case LoadReason::kGather:
       return DecisionKind::kAdd;
     case LoadReason::kPressure:
       return DecisionKind::kMove;

@@ -39,6 +39,7 @@ struct RequestState {
   Instant due{};  ///< Its first token, by the objective that held as it arrived.
   std::optional<Instant> deadline{};
   std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits, or is lost.
+  ModelId as{};                      ///< What runs it there, as Dispatch has it.
   /// The worker died under it, and its front has not yet said so; then neither waits nor runs it.
   std::optional<LostPlace> lost{};
   std::int32_t deaths = 0;  ///< Workers that died under it, perhaps for it.
@@ -67,6 +68,7 @@ struct ModelState {
   std::int64_t tokens_max = 0;
   std::map<HostId, HostImage> images{};
   std::set<HostId> fetched_at{};  ///< Hosts that have fetched its files since.
+  std::vector<ModelId> cuts{};    ///< It, cut into stages; by how many, ascending.
 
   // Written by RequestQueues.
   std::map<QueueKey, RequestId> waiting{};
@@ -104,6 +106,8 @@ struct ModelState {
   /// Where it is to lead a group, once the devices of that block are empty.
   std::optional<DeviceId> claims{};
   Instant claimed_at{};
+  /// Of a cut: the block that was chosen for it last.
+  std::map<DeviceId, std::vector<ShardPlace>> chosen{};
 
   // Of an external engine. Written by ExternalEngines.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.
@@ -120,7 +124,11 @@ struct ModelState {
     return found != images.end() && found->second.cached;
   }
   /// It is sharded over several devices; true of rank 0 alone.
-  [[nodiscard]] bool sharded() const { return !config.groups.empty(); }
+  [[nodiscard]] bool sharded() const { return !config.groups.empty() || config.cut_of; }
+  /// As ManagerModel has them.
+  [[nodiscard]] const std::map<DeviceId, std::vector<ShardPlace>>& groups() const {
+    return config.cut_of ? chosen : config.groups;
+  }
   /// It is sharded, or is a further shard of a model that is.
   [[nodiscard]] bool grouped() const { return sharded() || config.part_of; }
   [[nodiscard]] bool wanted() const {

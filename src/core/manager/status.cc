@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "core/manager/groups.h"
+#include "core/manager/models.h"
 #include "core/manager/pages.h"
 
 namespace heddle::core::manager {
@@ -91,23 +92,48 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
   if (!model.sharded()) {
     return;
   }
-  for (const ShardPlace& place : model.config.groups.begin()->second) {
-    const ModelState& shard = state.models.at(place.model);
+  for (const ModelId id : shards_of(model)) {
+    const ModelState& shard = state.models.at(id);
     status.image_bytes += shard.config.image_bytes;
     const HostImage image = image_at(shard, best_host(model));
     status.loaded_bytes += image.bytes;
     status.host_cached = status.host_cached && image.cached;
   }
   if (status.device) {
-    for (const ShardPlace& place : model.config.groups.at(*status.device)) {
+    for (const ShardPlace& place : model.groups().at(*status.device)) {
       status.peers.push_back(place.device);
     }
     const std::int64_t led = status.kv_pages;
-    for (const ShardPlace& place : model.config.groups.at(*status.device)) {
+    for (const ShardPlace& place : model.groups().at(*status.device)) {
       const auto& there = state.devices.at(place.device).instances;
       const auto member = there.find(place.model);
       status.kv_pages += member == there.end() ? led : own_kv(member->second).value_or(led);
     }
+  }
+}
+
+/// Where the model runs, or comes, in stages and not yet as a whole: what its cut has is its own.
+void add_cut(const State& state, const ModelState& model, ModelStatus& status) {
+  for (const ModelId id : model.cuts) {
+    const auto running = [&](const auto& d) { return d.second.instances.contains(id); };
+    const auto leader = std::ranges::find_if(state.devices, running);
+    if (status.device || leader == state.devices.end()) {
+      continue;
+    }
+    status.loaded_bytes = status.image_bytes = 0;
+    status.host_cached = false;
+    for (const ShardPlace& place : block(state, id, leader->first)) {
+      const ModelState& stage = state.models.at(place.model);
+      status.image_bytes += stage.config.image_bytes;
+      status.loaded_bytes += image_at(stage, host_of(place.device)).bytes;
+      if (place.device != leader->first) {
+        status.peers.push_back(place.device);
+        const auto& there = state.devices.at(place.device).instances;
+        const auto member = there.find(place.model);
+        status.kv_pages += member == there.end() ? 0 : member->second.kv_pages;
+      }
+    }
+    add_instances(state, id, status);
   }
 }
 
@@ -118,7 +144,7 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
     const ModelState& model = state.models.at(id);
     const Instance* leader = leading(state, device, id);
     const Instance& instance = leader == nullptr ? here : *leader;
-    ResidentStatus status{.model = state.models.at(model.config.part_of.value_or(id)).config.name,
+    ResidentStatus status{.model = state.models.at(asked(state, id)).config.name,
                           .residency = residency_of(instance),
                           .external = model.external(),
                           .requests_running = std::ssize(instance.in_flight)};
@@ -184,8 +210,9 @@ void check_requests(const State& state) {
     HEDDLE_CHECK(!request.device || !request.lost);
     HEDDLE_CHECK(model.waiting.contains(key) != (request.device || request.lost));
     if (request.device) {
-      const Instance& instance = state.devices.at(*request.device).instances.at(request.model);
-      HEDDLE_CHECK(request.need <= tokens_max(state, request.model, *request.device));
+      const Instance& instance = state.devices.at(*request.device).instances.at(request.as);
+      HEDDLE_CHECK(asked(state, request.as) == request.model);
+      HEDDLE_CHECK(request.need <= tokens_max(state, request.as, *request.device));
       HEDDLE_CHECK(instance.in_flight.contains(id));
     }
   }
@@ -200,8 +227,8 @@ void check_requests(const State& state) {
 std::vector<ModelStatus> model_statuses(const State& state) {
   std::vector<ModelStatus> statuses;
   for (const auto& [id, model] : state.models) {
-    if (model.config.part_of) {
-      continue;  // Its rank 0 stands for the whole.
+    if (model.config.part_of || model.config.cut_of) {
+      continue;  // Another stands for the whole.
     }
     const HostImage image = image_at(model, best_host(model));
     ModelStatus status{.id = id,
@@ -220,6 +247,7 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .failure = model.failure};
     add_instances(state, id, status);
     add_shards(state, model, status);
+    add_cut(state, model, status);
     statuses.push_back(std::move(status));
   }
   return statuses;

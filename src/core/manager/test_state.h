@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,7 +66,7 @@ class TestState {
 
   /// The device has so many pages instead.
   void resize(DeviceId device, std::int64_t pages) {
-    configuration.devices.at(device.value()).pages = pages;
+    std::ranges::find(configuration.devices, device, &ManagerDevice::id)->pages = pages;
     configure();
   }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/manager/groups.h"
+#include "core/manager/models.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -20,13 +22,17 @@ bool gone(const State& state, ModelId id, const ModelState& model) {
     return found != d.second.instances.end() &&
            (!found->second.template is<Suspended>() || !idle_is_enough);
   });
-  return !there && !(model.sharded() && somewhere(state, id));
+  const bool cut = std::ranges::any_of(model.cuts, [&](ModelId c) { return somewhere(state, c); });
+  return !there && !cut && !(model.sharded() && somewhere(state, id));
 }
 
-bool serves(const State& state, ModelId id) {
+bool serves(const State& state, const ModelState& model) {
+  const std::vector<ModelId> all = forms(model);
   return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
-    const auto found = d.second.instances.find(id);
-    return found != d.second.instances.end() && found->second.template is<Serving>();
+    return std::ranges::any_of(all, [&](ModelId form) {
+      const auto found = d.second.instances.find(form);
+      return found != d.second.instances.end() && found->second.template is<Serving>();
+    });
   });
 }
 
@@ -50,7 +56,7 @@ void Tickets::welcome(ModelId model) {
 
 void Tickets::answer() {
   for (auto& [id, model] : state_.models) {
-    if (!model.loads_asked.empty() && serves(state_, id)) {
+    if (!model.loads_asked.empty() && serves(state_, model)) {
       for (const auto& [ticket, since] : std::exchange(model.loads_asked, {})) {
         out_.act(AdminDone{.ticket = ticket});
       }

@@ -44,13 +44,14 @@ policy::ResidentView resident_view(const State& state,
                                    std::int64_t workspace) {
   const Instance& here = device.instances.at(id);
   const ModelState& model = state.models.at(whole(state, id));
+  const ModelState& users = state.models.at(asked(state, id));
   const Instance& instance = *leading(state, device, id);
   const bool grouped = model.grouped() && !here.staged();
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
   return {.model = id,
           .pages = grouped ? device.config.pages : pages_of(state, device, id, workspace),
-          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-          .last_used = model.last_used,
+          .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
+          .last_used = users.last_used,
           .serving_since = instance.serving_since,
           .min_residence = model.config.min_residence,
           .pinned = stays(state, model),
@@ -163,7 +164,7 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     }
   };
   if (model.sharded()) {
-    for (const auto& [leader, others] : model.config.groups) {
+    for (const auto& [leader, others] : model.groups()) {
       consider(leader);
     }
   } else {

@@ -84,8 +84,8 @@ void heard(const Parts& core, DeviceId device, const RequestReturned& returned) 
     core.queues.recalled(returned.request);
     return;
   }
-  if (request.device && instance_at(core.state, device, request.model)->is<Serving>()) {
-    core.residency.drain(device, request.model);
+  if (request.device && instance_at(core.state, device, request.as)->is<Serving>()) {
+    core.residency.drain(device, request.as);
   }
   core.queues.requeue(returned.request);
 }
@@ -207,8 +207,8 @@ namespace {
 
 /// It ran before this manager was, if all its shards were found.
 void adopt_group(const Parts& core, const GroupFormed& formed) {
-  const ManagerModel& model = core.state.models.at(formed.model).config;
-  if (model.groups.contains(formed.device) &&
+  const ModelState& model = core.state.models.at(formed.model);
+  if (model.groups().contains(formed.device) &&
       gathered(core.state, formed.model, formed.device).whole()) {
     core.residency.adopt_group(formed.model, formed.device);
   }

@@ -61,7 +61,7 @@ GroupPart part_of(const State& state, DeviceId device, const ModelState& model) 
   }
   GroupPart part{.staged = true};
   if (model.config.part_of) {
-    for (const auto& [leader, places] : state.models.at(*model.config.part_of).config.groups) {
+    for (const auto& [leader, places] : state.models.at(*model.config.part_of).groups()) {
       for (const ShardPlace& place : places) {
         if (place.device == device && place.model == model.config.id) {
           part.leader = leader;
@@ -104,10 +104,22 @@ void take_down(const Parts& core, DeviceId device_id, LostPlace place) {
 
 }  // namespace
 
+namespace {
+
+/// Where the stages of a cut were, only the manager knew that chose it.
+bool of_unknown_block(const State& state, DeviceId device, const ModelState& model) {
+  const ModelState& all = state.models.at(whole(state, model.config.id));
+  return all.config.cut_of && (model.config.part_of ? !part_of(state, device, model).leader
+                                                    : !all.chosen.contains(device));
+}
+
+}  // namespace
+
 void adopt(const Parts& core, DeviceId device, const ResidentReport& resident) {
   const auto model = core.state.models.find(resident.model);
   if (model != core.state.models.end() && !model->second.external() &&
-      model->second.config.footprints.contains(device)) {
+      model->second.config.footprints.contains(device) &&
+      !of_unknown_block(core.state, device, model->second)) {
     core.residency.adopt(device, resident, part_of(core.state, device, model->second));
   }
 }
@@ -127,10 +139,15 @@ void send_away(const Parts& core, const WorkerFound& found, ModelId model) {
 
 }  // namespace
 
-bool may_run(const State& state, DeviceId device, ModelId model) {
+std::optional<ModelId> runs_as(const State& state, DeviceId device, ModelId model) {
   const auto& instances = state.devices.at(device).instances;
-  const auto found = instances.find(model);
-  return found != instances.end() && (found->second.runs() || found->second.is<Evicting>());
+  for (const ModelId form : forms(state.models.at(model))) {
+    const auto found = instances.find(form);
+    if (found != instances.end() && (found->second.runs() || found->second.is<Evicting>())) {
+      return form;
+    }
+  }
+  return std::nullopt;
 }
 
 void hear(const Parts& core, const WorkerUp& up) {
@@ -154,9 +171,10 @@ void hear(const Parts& core, const WorkerFound& found) {
     core.devices.usage(found.device, found.report.usage);
   }
   for (const auto& [id, request] : core.state.requests) {
-    if (request.lost && request.lost->device == found.device &&
-        request.lost->epoch == found.epoch && may_run(core.state, found.device, request.model)) {
-      core.queues.found(id, found.device);
+    const bool here =
+        request.lost && request.lost->device == found.device && request.lost->epoch == found.epoch;
+    if (const auto as = here ? runs_as(core.state, found.device, request.model) : std::nullopt) {
+      core.queues.found(id, found.device, as);
     }
   }
   core.loads.look_again();

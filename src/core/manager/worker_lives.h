@@ -9,7 +9,7 @@ namespace heddle::core::manager {
 [[nodiscard]] bool alive(const State& state, DeviceId device, WorkerEpoch epoch);
 
 /// Whether a request can be in flight on the model there.
-[[nodiscard]] bool may_run(const State& state, DeviceId device, ModelId model);
+[[nodiscard]] std::optional<ModelId> runs_as(const State& state, DeviceId device, ModelId model);
 
 /// The model is on the device, and this manager did not order it.
 void adopt(const Parts& core, DeviceId device, const ResidentReport& resident);

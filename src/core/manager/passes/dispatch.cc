@@ -20,12 +20,19 @@ bool has_to_itself(const Parts& core, RequestId id, const DeviceState& device) {
          });
 }
 
+/// An instance that may run a request: of its model, or of a cut of that.
+struct Candidate {
+  DeviceId device{};
+  ModelId as{};
+};
+
 /// Sends the request to the instance, unless it or another has to run alone and cannot yet.
-bool send(const Parts& core, RequestId id, DeviceId device_id) {
+bool send(const Parts& core, RequestId id, const Candidate& place) {
+  const DeviceId device_id = place.device;
   const RequestState& request = core.state.requests.at(id);
   const DeviceState& device = core.state.devices.at(device_id);
-  const Instance& instance = device.instances.at(request.model);
-  const std::int64_t room = tokens_max(core.state, request.model, device_id);
+  const Instance& instance = device.instances.at(place.as);
+  const std::int64_t room = tokens_max(core.state, place.as, device_id);
   if (request.need > room || core.state.now < instance.resting_until) {
     core.out.wake_by(instance.resting_until);
     return false;
@@ -39,20 +46,26 @@ bool send(const Parts& core, RequestId id, DeviceId device_id) {
     return false;
   }
   // Wherever it goes on, the answer is no shorter and no longer than it would have become here.
-  core.queues.send(id, device_id, room);
+  core.queues.send(id, device_id, room, place.as);
   return true;
 }
 
-/// Where a request may go. One that has to run alone keeps one device free, not all of them.
-std::vector<DeviceId> candidates(const State& state, RequestId id) {
+/// Where a request may go, to the whole model first. One that has to run alone keeps one device
+/// free, not all of them.
+std::vector<Candidate> candidates(const State& state, RequestId id) {
   const RequestState& request = state.requests.at(id);
-  std::vector<DeviceId> places = serving_places(state, request.model);
+  std::vector<Candidate> places;
+  for (const ModelId form : forms(state.models.at(request.model))) {
+    for (const DeviceId place : serving_places(state, form)) {
+      places.push_back({.device = place, .as = form});
+    }
+  }
   if (request.deaths < kDeathsInCompany) {
     return places;
   }
   for (const auto& [device_id, device] : state.devices) {
     if (device.alone == id) {
-      return {device_id};
+      std::erase_if(places, [&](const Candidate& place) { return place.device != device_id; });
     }
   }
   places.resize(std::min<std::size_t>(places.size(), 1));
@@ -66,8 +79,12 @@ void release(const Parts& core) {
     if (!device.alone || core.state.requests.at(*device.alone).device) {
       continue;
     }
-    const auto found = device.instances.find(core.state.requests.at(*device.alone).model);
-    if (found == device.instances.end() || !found->second.is<Serving>()) {
+    const std::vector<ModelId> all =
+        forms(core.state.models.at(core.state.requests.at(*device.alone).model));
+    if (std::ranges::none_of(all, [&](ModelId form) {
+          const auto found = device.instances.find(form);
+          return found != device.instances.end() && found->second.is<Serving>();
+        })) {
       core.queues.release(id);
     }
   }
@@ -77,9 +94,9 @@ void dispatch(const Parts& core) {
   for (const auto& [id, model] : core.state.models) {
     const std::map<QueueKey, RequestId> waiting = model.waiting;
     for (const auto& [key, request] : waiting) {
-      const std::vector<DeviceId> places = candidates(core.state, request);
-      const bool sent = std::any_of(
-          places.begin(), places.end(), [&](DeviceId place) { return send(core, request, place); });
+      const bool sent =
+          std::ranges::any_of(candidates(core.state, request),
+                              [&](const Candidate& place) { return send(core, request, place); });
       if (!sent) {
         core.queues.hold(request);
       }

@@ -27,6 +27,10 @@ void leave(const Parts& core);
 /// Keeps groups whole: without a shard the others go, and a group that is complete is formed.
 void tend_groups(const Parts& core);
 
+/// Where a model runs in stages, brings it to one device (HydraServe's consolidation): once the
+/// whole of it serves, its stages get no more requests, and go when theirs have ended.
+void consolidate(const Parts& core);
+
 /// A device that was kept free for one request is free for all again when that cannot run there.
 void release(const Parts& core);
 /// Sends requests that wait to devices that serve their model.

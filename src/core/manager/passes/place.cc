@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/manager/cold_starts.h"
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
@@ -30,7 +31,7 @@ bool waits_for_devices(const State& state, const ModelState& model) {
 }
 
 /// Whether the model is on its way to a device, or serves on one.
-bool under_way(const State& state, ModelId id, const ModelState& model) {
+bool form_under_way(const State& state, ModelId id, const ModelState& model) {
   return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
     const DeviceState& device = entry.second;
     const auto found = device.instances.find(id);
@@ -39,6 +40,14 @@ bool under_way(const State& state, ModelId id, const ModelState& model) {
                          (found->second.template is<Serving>() && !blocked(state, device, id)) ||
                          (found->second.template is<Evicting>() && model.external()));
     return coming || (device.plan && device.plan->model == id);
+  });
+}
+
+/// The same of the model in any form.
+bool under_way(const State& state, const ModelState& model) {
+  return std::ranges::any_of(forms(model), [&](ModelId form) {
+    const ModelState& one = state.models.at(form);
+    return one.claims || form_under_way(state, form, one);
   });
 }
 
@@ -102,8 +111,7 @@ void note_waiting(const Parts& core, ModelId id, const policy::Placement& placem
 std::string why_never(const State& state, const ModelState& model, policy::PlacementReason reason) {
   if (model.sharded()) {
     return too_large(state, model) + "; it is sharded over " +
-           std::to_string(model.config.groups.begin()->second.size() + 1) +
-           " devices, which it must have to itself";
+           std::to_string(shards_of(model).size() + 1) + " devices, which it must have to itself";
   }
   return too_large(state, model) + (reason != policy::PlacementReason::kPinned ? ""
                                     : state.options.planner.evict
@@ -150,6 +158,11 @@ std::optional<DeviceId> block_to_claim(const Parts& core,
 void place_model(const Parts& core, ModelId id, Instant since) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
+  if (auto start = choose_cut_start(state, id)) {
+    core.out.note(DecisionKind::kLoad, id, start->leader, std::move(start->because));
+    core.claims.claim_cut(start->cut, start->leader, std::move(start->followers));
+    return;
+  }
   const Places places = places_for(state, id, longest_waiting(state, model));
   for (const policy::PlacementDevice& place : places.views) {
     for (const ShardPlace& part : block(state, id, place.id)) {
@@ -187,7 +200,7 @@ void place(const Parts& core) {
   const State& state = core.state;
   std::vector<std::pair<Instant, ModelId>> wanted;
   for (const auto& [id, model] : state.models) {
-    if (!model.wanted() || model.claims || under_way(state, id, model)) {
+    if (!model.wanted() || under_way(state, model)) {
       continue;
     }
     if (state.now < model.retry_at) {

@@ -202,7 +202,8 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
   std::vector<policy::ModelDemand> demands;
   for (const auto& [id, model] : state.models) {
     const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
-    if (!model.external() && !model.config.part_of && !model.removed && !model.sent_away &&
+    const bool whole_model = !model.config.part_of && !model.config.cut_of;
+    if (!model.external() && whole_model && !model.removed && !model.sent_away &&
         state.now >= model.retry_at && !model.config.footprints.empty() && !crowded) {
       demands.push_back(model_demand(core, id));
     }

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
+#include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
 #include "policy/autoscale.h"
@@ -34,7 +36,10 @@ void add_replica(const Parts& core, ModelId id, double load) {
 void scale(const Parts& core) {
   const State& state = core.state;
   for (const auto& [id, model] : state.models) {
-    if (model.external() || model.sharded() || model.removed || model.demand.in_system() == 0) {
+    const bool gathers =
+        std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); });
+    if (model.external() || model.sharded() || model.removed || gathers ||
+        model.demand.in_system() == 0) {
       continue;
     }
     std::vector<policy::InstanceView> running;

@@ -56,7 +56,8 @@ void unload(const Parts& core) {
   }
   for (const auto& [device_id, device] : state.devices) {
     for (const auto& [id, instance] : device.instances) {
-      const ModelState& model = state.models.at(whole(state, id));
+      const ModelState& own = state.models.at(whole(state, id));
+      const ModelState& model = own.removed ? own : state.models.at(asked(state, id));
       const bool follows = instance.part().leader && !instance.staged();
       if ((model.removed || !model.unloads_asked.empty()) && !follows) {
         unload_instance(core, device, id, model);
@@ -132,7 +133,7 @@ void unload_cramped(const Parts& core) {
       if (follows || !(instance.is<Serving>() || (draining != nullptr && draining->cramped))) {
         continue;
       }
-      const std::int64_t longest = longest_waiting(state, state.models.at(id));
+      const std::int64_t longest = longest_waiting(state, state.models.at(asked(state, id)));
       const bool cramped = longest > 0 && longest > tokens_max(state, id, device_id);
       if (!cramped) {
         if (draining != nullptr) {

@@ -1,0 +1,89 @@
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/manager/loads.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Whether the whole model is on its way to a device, or on one.
+bool is_somewhere(const State& state, ModelId id) {
+  for (const auto& [device_id, device] : state.devices) {
+    if (device.instances.contains(id) || (device.plan && device.plan->model == id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Where the whole model goes beside its stages: to the first of them, where it can be there with
+/// the weights of that; else to any device where it drives nothing out.
+std::optional<ReplicaPlace> place_for_whole(const State& state,
+                                            ModelId id,
+                                            ModelId cut,
+                                            DeviceId leader) {
+  const ModelState& model = state.models.at(id);
+  const DeviceState& first = state.devices.at(leader);
+  const auto footprint = model.config.footprints.find(leader);
+  if (footprint != model.config.footprints.end() && !first.leaving) {
+    const std::int64_t taken = pages_of(state, first, cut, workspace_of(state, first, id));
+    if (first.config.pages - taken >= policy::pages_to_load(footprint->second)) {
+      return ReplicaPlace{.device = leader};
+    }
+  }
+  std::optional<ReplicaPlace> place = place_for_replica(state, id);
+  return place && place->victims.empty() ? place : std::nullopt;
+}
+
+void gather(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
+  const State& state = core.state;
+  const ModelState& model = state.models.at(id);
+  if (model.removed || !model.unloads_asked.empty() || state.now < model.retry_at) {
+    core.out.wake_by(model.retry_at);
+    return;
+  }
+  const auto place = place_for_whole(state, id, cut, leader);
+  const auto why =
+      "it runs in " + std::to_string(block(state, cut, leader).size()) + " stages until it is here";
+  if (place && !core.loads.replica(id, *place, LoadReason::kGather, why)) {
+    core.out.wake_by(state.now + state.options.planner.period);
+  }
+}
+
+void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
+  const State& state = core.state;
+  const auto& instances = state.devices.at(leader).instances;
+  const auto found = instances.find(cut);
+  if (found == instances.end() || !found->second.runs()) {
+    return;
+  }
+  if (serving_places(state, id).empty()) {
+    if (!is_somewhere(state, id)) {
+      gather(core, id, cut, leader);
+    }
+    return;
+  }
+  core.residency.drain(leader, cut);
+  if (found->second.in_flight.empty()) {
+    core.residency.evict(leader, cut, EvictMode::kWhenIdle, EvictionReason::kMoved);
+  }
+}
+
+}  // namespace
+
+void consolidate(const Parts& core) {
+  for (const auto& [id, model] : core.state.models) {
+    for (const ModelId cut : model.cuts) {
+      for (const auto& [leader, followers] : core.state.models.at(cut).chosen) {
+        tend_cut(core, id, cut, leader);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

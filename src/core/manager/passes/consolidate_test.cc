@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/manager/passes/passes.h"
+#include "core/manager/status.h"
+#include "core/manager/test_cuts.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+using test::FourHosts;
+using test::kA;
+using test::kB;
+using test::kDevice;
+using test::kQuarters;
+using test::Spots;
+using testing::HasSubstr;
+
+TEST(Consolidate, TheWholeModelComesToWhereItsFirstStageRuns) {
+  FourHosts core;
+  core.start_in_stages();
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+  EXPECT_EQ(core.at(kA).why, LoadReason::kGather);
+  const auto why = core.decisions(DecisionKind::kAdd);
+  ASSERT_EQ(why.size(), 1U);
+  EXPECT_THAT(why[0].why, HasSubstr("it runs in 4 stages until it is here"));
+  check_invariants(core.state);
+  core.passes();
+  EXPECT_EQ(core.loads().size(), 1U) << "once";
+  EXPECT_TRUE(core.at(kQuarters).is<Serving>()) << "it goes on meanwhile";
+}
+
+TEST(Consolidate, StagesServeUntilTheWholeDoesAndGoWhenTheirRequestsHaveEnded) {
+  FourHosts core;
+  const RequestId first = core.start_in_stages();
+  const RequestId second = core.wait(kA);
+  core.passes();
+  EXPECT_EQ(core.state.requests.at(second).as, kQuarters);
+  core.arrive_all();
+  const RequestId third = core.wait(kA);
+  core.passes();
+  check_invariants(core.state);
+  EXPECT_EQ(core.state.requests.at(third).as, kA) << "the whole serves";
+  EXPECT_TRUE(core.at(kQuarters).is<Draining>());
+  core.finish(first);
+  core.passes();
+  EXPECT_TRUE(core.at(kQuarters).is<Draining>()) << "one runs";
+  core.finish(second);
+  core.passes();
+  EXPECT_EQ(core.evictions().front(), std::pair(kDevice, kQuarters));
+  EXPECT_EQ(core.at(kQuarters).as<Evicting>()->why, EvictionReason::kMoved);
+  core.evict_all();
+  core.passes();
+  core.evict_all();
+  EXPECT_EQ(core.places(), (Spots{{kDevice, kA}}));
+  check_invariants(core.state);
+}
+
+TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
+  FourHosts core;
+  const DeviceId fifth = device_id(HostId(3), 1);
+  core.configuration.devices.push_back(core.configuration.devices.front());
+  core.configuration.devices.back().id = fifth;
+  for (ManagerModel& model : core.configuration.models) {
+    model.footprints[fifth] = model.footprints.at(kDevice);
+  }
+  core.want(3s);
+  core.devices.up({.device = fifth, .epoch = WorkerEpoch(9)});
+  core.wait(kA);
+  core.passes();
+  core.arrive_all();
+  core.at(kQuarters).kv_pages = 15;
+  core.pass(5s);
+  core.loading.expire();
+  core.passes();
+  EXPECT_EQ(core.loads(), (Spots{{fifth, kA}}));
+}
+
+TEST(Consolidate, WithoutRoomAnywhereItStaysInStages) {
+  FourHosts core;
+  core.want(3s);
+  for (const ManagerDevice& device : core.configuration.devices) {
+    core.resize(device.id, 10);  // A stage takes 2 and one of KV; the whole 9.
+  }
+  core.wait(kA);
+  core.passes();
+  core.arrive_all();
+  core.passes();
+  EXPECT_TRUE(core.loads().empty());
+  EXPECT_TRUE(core.at(kQuarters).is<Serving>());
+  check_invariants(core.state);
+}
+
+TEST(Consolidate, AWholeThatDiedMeanwhileIsLoadedAgain) {
+  FourHosts core;
+  core.start_in_stages();
+  core.commands.clear();
+  core.residency.forget(kDevice, kA);
+  core.attempts.failed(kA, {Code::kUnavailable, "no"});
+  core.passes();
+  EXPECT_TRUE(core.loads().empty()) << "not at once";
+  core.pass(10s);
+  core.loading.expire();
+  core.passes();
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+}
+
+}  // namespace
+}  // namespace heddle::core::manager
