@@ -147,7 +147,10 @@ struct ModelConfig {
   std::vector<std::string> devices{};  ///< Names of those that it may run on; empty: all.
   std::int64_t tensor_parallel = 1;    ///< Devices that it is sharded over: 1, 2, 4 or 8.
   std::int64_t pipeline_parallel = 1;  ///< Devices that have a range of its layers each: as above.
-  std::int64_t context = 0;            ///< Cap of the context length [tokens]; 0: the model's own.
+  /// Hosts of a cluster that fetch it together when none has it, each a range of its layers, at
+  /// most; 1: one host alone.
+  std::int64_t cold_start_hosts = 4;
+  std::int64_t context = 0;  ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.

@@ -237,6 +237,11 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   if (model.tensor_parallel > 1 && model.pipeline_parallel > 1) {
     f.reject("pipeline_parallel", "a model is either sharded or cut into stages");
   }
+  f.integer({"cold_start_hosts",
+             "Hosts of a cluster that fetch the model together when none has it, each a range of "
+             "its layers, at most; 1: one host alone."},
+            {.least = 1, .most = 4},
+            model.cold_start_hosts);
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);

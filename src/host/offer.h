@@ -32,6 +32,13 @@ struct Block {
   return model + "[" + std::to_string(rank) + "]";
 }
 
+/// A stage of a model that is cut into so many, for people: "big (stage 2 of 4)".
+[[nodiscard]] inline std::string stage_name(const std::string& model,
+                                            std::size_t stage,
+                                            std::size_t stages) {
+  return model + " (stage " + std::to_string(stage + 1) + " of " + std::to_string(stages) + ")";
+}
+
 /// What a host can do about a configured model.
 struct Offer {
   std::string name{};
@@ -46,14 +53,18 @@ struct Offer {
   std::vector<Block> blocks{};
   /// Of an external engine: it can be suspended there with its requests.
   bool keeps_requests = false;
+  /// Of a model that several hosts may fetch together: its stages where it is cut into 2, 3, ...
+  std::vector<std::vector<OfferedRank>> cuts{};
   bool fetched = false;  ///< The host lacks the files, and fetches them when it loads the model.
 };
 
 /// An offer that was taken up: what its name stands for on a host from now on.
 struct Assignment {
   std::string name{};
-  std::string digest{};        ///< As it was offered.
-  std::vector<ModelId> ids{};  ///< By rank. An id keeps its meaning for ever.
+  std::string digest{};  ///< As it was offered.
+  /// By rank, then of the stages of its cuts, in the order of Offer::cuts. An id keeps its meaning
+  /// for ever.
+  std::vector<ModelId> ids{};
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 

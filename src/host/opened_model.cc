@@ -47,6 +47,29 @@ void open_files(const std::string& directory,
   opened.digest = std::move(*digest);
 }
 
+/// Of a model that comes over a network to a cluster: its stages, for hosts that fetch it together.
+/// One of few layers has fewer cuts.
+void open_cuts(const std::string& directory,
+               const config::Config& config,
+               const agent::HostGeometry& geometry,
+               OpenedModel& opened) {
+  const config::ModelConfig& model = opened.config;
+  if (!config.cluster || model.block() > 1 || !opened.ranks) {
+    return;
+  }
+  for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
+    auto cut = agent::open_host_stages(directory, config.directory, model.dtype, geometry, stages);
+    if (!cut) {
+      return;
+    }
+    for (agent::HostModel& stage : *cut) {
+      stage.name = model.id;
+      stage.source = opened.source;
+    }
+    opened.cuts.push_back(std::move(*cut));
+  }
+}
+
 /// Whether what a cache has of a model is not all of it.
 bool is_partial(const OpenedModel& opened,
                 const std::filesystem::path& directory,
@@ -62,6 +85,23 @@ bool may_run_on(const config::ModelConfig& model, const config::DeviceConfig& de
          (model.devices.empty() ||
           std::find(model.devices.begin(), model.devices.end(), device.name) !=
               model.devices.end());
+}
+
+/// Any device may have any stage of a cut.
+std::vector<OfferedRank> offer_cut(const config::Config& config,
+                                   HostId host,
+                                   const config::ModelConfig& model,
+                                   const std::vector<agent::HostModel>& stages) {
+  std::vector<OfferedRank> offered;
+  for (const agent::HostModel& stage : stages) {
+    OfferedRank& rank = offered.emplace_back(OfferedRank{.image_bytes = stage.image_bytes});
+    for (std::size_t i = 0; i < config.devices.size(); ++i) {
+      if (may_run_on(model, config.devices[i])) {
+        rank.footprints[device_id(host, i)] = footprint_on(config.devices[i], stage);
+      }
+    }
+  }
+  return offered;
 }
 
 /// Says of a sharded model where its ranks go.
@@ -107,6 +147,9 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
       offer.ranks[0].footprints[device_id(host, i)] = footprint_on(config.devices[i], first);
     }
   }
+  for (const std::vector<agent::HostModel>& cut : model.cuts) {
+    offer.cuts.push_back(offer_cut(config, host, model.config, cut));
+  }
   return offer;
 }
 
@@ -137,13 +180,17 @@ OpenedModel open_model(const config::Config& config,
   }
   const fetch::PullOptions options = fetch_options(config);
   const auto directory = store::find_model(model.path, options.places);
+  const bool remote = fetch::remote_source(model.path, options.environment).has_value();
   if (directory) {
     open_files(directory->string(), config, geometry, opened);
     if (!is_partial(opened, *directory, options.places)) {
+      if (remote) {
+        open_cuts(directory->string(), config, geometry, opened);
+      }
       return opened;
     }
   }
-  if (!fetch::remote_source(model.path, options.environment)) {
+  if (!remote) {
     if (!directory) {
       opened.ranks = directory.error();
     }
@@ -154,6 +201,7 @@ OpenedModel open_model(const config::Config& config,
   opened.known = outline.has_value();
   if (outline) {
     open_files(outline->string(), config, geometry, opened);
+    open_cuts(outline->string(), config, geometry, opened);
   }
   return opened;
 }

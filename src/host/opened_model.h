@@ -19,6 +19,8 @@ struct OpenedModel {
   config::ModelConfig config{};
   /// Its weights by rank; one, where it is not sharded. None of one that an external engine serves.
   Result<std::vector<agent::HostModel>> ranks = std::vector<agent::HostModel>{};
+  /// Its stages, where it is cut into 2, 3, ... for several hosts to fetch together.
+  std::vector<std::vector<agent::HostModel>> cuts{};
   std::string digest{};  ///< As store::digest() has it; empty for an external engine.
   /// Where the model is fetched from, as it is in no cache. Empty where it is, or is no such model.
   std::string source{};

@@ -62,7 +62,25 @@ const std::vector<ModelId>* ids_of(const std::vector<Assignment>& assigned,
     return one.name == model.config.id && one.digest == model.digest;
   });
   const std::size_t ranks = model.config.engine || !model.ranks ? 1 : model.ranks->size();
-  return found == assigned.end() || found->ids.size() != ranks ? nullptr : &found->ids;
+  return found == assigned.end() || found->ids.size() < ranks ? nullptr : &found->ids;
+}
+
+/// Its ranks, and the stages of its cuts, as far as there are ids for them.
+void add_own(const OpenedModel& model, const std::vector<ModelId>& ids, HostModels& hosted) {
+  auto id = ids.begin();
+  const auto add = [&](const std::vector<agent::HostModel>& parts) {
+    for (const agent::HostModel& part : parts) {
+      if (id == ids.end()) {
+        return;
+      }
+      hosted.own.push_back(part);
+      hosted.own.back().id = *id++;
+    }
+  };
+  add(*model.ranks);
+  for (const std::vector<agent::HostModel>& cut : model.cuts) {
+    add(cut);
+  }
 }
 
 /// The devices that only engines use, and what engines may leave on the host.
@@ -231,10 +249,7 @@ HostModels host_models(const config::Config& config,
       add_engine(config, host, model.config, ids->front(), hosted);
       continue;
     }
-    for (std::size_t rank = 0; rank < ids->size(); ++rank) {
-      hosted.own.push_back((*model.ranks)[rank]);
-      hosted.own.back().id = (*ids)[rank];
-    }
+    add_own(model, *ids, hosted);
   }
   return hosted;
 }

@@ -43,6 +43,23 @@ std::string choose_digest(const ConfiguredModel& model, const ConfiguredModel* b
   return first;
 }
 
+/// Takes over what an earlier manager called it and its parts.
+void take_ids(const std::vector<ModelId>& ids, ConfiguredModel& model) {
+  auto id = ids.begin();
+  model.id = *id++;
+  const host::Offer* offer = model.offer();
+  const std::size_t shards = offer == nullptr ? 0 : offer->ranks.size() - 1;
+  while (id != ids.end() && model.shards.size() < shards) {
+    model.shards.push_back(*id++);
+  }
+  for (std::size_t cut = 0; offer != nullptr && cut < offer->cuts.size(); ++cut) {
+    std::vector<ModelId>& stages = model.cuts.emplace_back();
+    while (id != ids.end() && stages.size() < offer->cuts[cut].size()) {
+      stages.push_back(*id++);
+    }
+  }
+}
+
 }  // namespace
 
 bool ConfiguredModel::served_by(HostId host) const {
@@ -92,6 +109,19 @@ const host::Assignment* ModelRegistry::remembered(const ConfiguredModel& model) 
   return nullptr;
 }
 
+/// Ids that are missing. A cut that is not offered any more has lost its ids for good.
+void ModelRegistry::give_ids(const host::Offer& offer, ConfiguredModel& model) {
+  while (model.shards.size() + 1 < offer.ranks.size()) {
+    model.shards.emplace_back(++ids_given_);
+  }
+  model.cuts.resize(offer.cuts.size());
+  for (std::size_t i = 0; i < offer.cuts.size(); ++i) {
+    while (model.cuts[i].size() < offer.cuts[i].size()) {
+      model.cuts[i].emplace_back(++ids_given_);
+    }
+  }
+}
+
 void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
   for (ConfiguredModel& model : models) {
     const auto named = std::ranges::find_if(
@@ -100,17 +130,16 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
     const bool offered = named != models_.end() && named->offer() != nullptr;
     const host::Assignment* before = offered ? nullptr : remembered(model);
     if (before != nullptr) {
-      model.id = before->ids.front();
-      model.shards.assign(before->ids.begin() + 1, before->ids.end());
+      take_ids(before->ids, model);
     } else if (named != models_.end() && same(*named, model)) {
       model.id = named->id;
       model.shards = named->shards;
+      model.cuts = named->cuts;
     } else {
       model.id = ModelId(++ids_given_);
     }
-    const host::Offer* offer = model.offer();
-    while (offer != nullptr && model.shards.size() + 1 < offer->ranks.size()) {
-      model.shards.emplace_back(++ids_given_);
+    if (const host::Offer* offer = model.offer()) {
+      give_ids(*offer, model);
     }
   }
   models_ = std::move(models);
@@ -130,6 +159,13 @@ std::string ModelRegistry::name(ModelId id) const {
     for (std::size_t i = 0; i < model.shards.size(); ++i) {
       if (model.shards[i] == id) {
         return host::shard_name(model.config.id, i + 1);
+      }
+    }
+    for (const std::vector<ModelId>& cut : model.cuts) {
+      const auto stage = std::ranges::find(cut, id);
+      if (stage != cut.end()) {
+        return host::stage_name(
+            model.config.id, static_cast<std::size_t>(stage - cut.begin()), cut.size());
       }
     }
   }

@@ -23,6 +23,8 @@ struct ConfiguredModel {
   std::string digest{};
   ModelId id{};
   std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
+  /// Of one that hosts may fetch together: the stages where it is cut into 2, 3, ...
+  std::vector<std::vector<ModelId>> cuts{};
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Whether the host takes part in serving it.
@@ -56,6 +58,7 @@ class ModelRegistry {
 
  private:
   [[nodiscard]] const host::Assignment* remembered(const ConfiguredModel& model) const;
+  void give_ids(const host::Offer& offer, ConfiguredModel& model);
 
   std::vector<ConfiguredModel> models_{};
   std::vector<host::Assignment> remembered_{};

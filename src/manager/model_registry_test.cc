@@ -49,6 +49,41 @@ TEST(ModelRegistry, AModelThatChangedOrCameBackIsAnother) {
   EXPECT_GT(registry.models()[0].id, third);
 }
 
+/// A model that hosts may fetch together in two stages or three.
+ConfiguredModel cut_model(const std::string& name) {
+  ConfiguredModel made = model(name);
+  made.offers[kHost].cuts = {{{}, {}}, {{}, {}, {}}};
+  return made;
+}
+
+TEST(ModelRegistry, StagesOfCutsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
+  ModelRegistry registry;
+  registry.assign({cut_model("a")});
+  const auto cuts = registry.models()[0].cuts;
+  ASSERT_EQ(cuts.size(), 2U);
+  ASSERT_EQ(cuts[1].size(), 3U);
+  EXPECT_EQ(registry.name(cuts[0][0]), "a (stage 1 of 2)");
+  EXPECT_EQ(registry.name(cuts[1][2]), "a (stage 3 of 3)");
+  registry.assign({cut_model("a")});
+  EXPECT_EQ(registry.models()[0].cuts, cuts);
+
+  ModelRegistry next;
+  next.remember({{.name = "a",
+                  .digest = "d",
+                  .ids = {ModelId(2), ModelId(4), ModelId(5), ModelId(6), ModelId(7), ModelId(8)}}});
+  next.assign({cut_model("a")});
+  EXPECT_EQ(next.models()[0].cuts,
+            (std::vector<std::vector<ModelId>>{{ModelId(4), ModelId(5)},
+                                               {ModelId(6), ModelId(7), ModelId(8)}}))
+      << "as an earlier manager called them";
+
+  ConfiguredModel narrower = cut_model("a");
+  narrower.offers[kHost].cuts.pop_back();
+  registry.assign({narrower});
+  registry.assign({cut_model("a")});
+  EXPECT_NE(registry.models()[0].cuts[1], cuts[1]) << "what was removed never comes back";
+}
+
 TEST(ModelRegistry, ShardsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
   ModelRegistry registry;
   const ConfiguredModel sharded = model("a", "d", 2);

@@ -87,6 +87,39 @@ std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
   return shards;
 }
 
+/// The model where it is cut, `cut` being the place of that cut among those offered: the first
+/// stage is the model that gets requests.
+std::vector<core::ManagerModel> stages_of(const ConfiguredModel& model,
+                                          std::size_t cut,
+                                          const core::ManagerModel& whole) {
+  const std::vector<ModelId>& ids = model.cuts[cut];
+  std::vector<core::ManagerModel> stages;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    core::ManagerModel& stage = stages.emplace_back(whole);
+    stage.id = ids[i];
+    stage.name = host::stage_name(model.config.id, i, ids.size());
+    stage.pin = false;
+    stage.footprints.clear();
+    stage.fetched.clear();
+    for (const auto& [host, offer] : model.offers) {
+      if (model.served_by(host) && cut < offer.cuts.size()) {
+        const host::OfferedRank& rank = offer.cuts[cut].at(i);
+        stage.image_bytes = rank.image_bytes;
+        stage.footprints.insert(rank.footprints.begin(), rank.footprints.end());
+        if (offer.fetched) {
+          stage.fetched[host] = rank.image_bytes;
+        }
+      }
+    }
+    if (i > 0) {
+      stage.part_of = ids.front();
+    }
+  }
+  stages.front().cut_of = whole.id;
+  stages.front().stages.assign(ids.begin() + 1, ids.end());
+  return stages;
+}
+
 }  // namespace
 
 std::vector<host::Assignment> assignments(const std::vector<ConfiguredModel>& models, HostId host) {
@@ -97,6 +130,9 @@ std::vector<host::Assignment> assignments(const std::vector<ConfiguredModel>& mo
           all.emplace_back(host::Assignment{.name = model.config.id, .digest = model.digest});
       one.ids.push_back(model.id);
       one.ids.insert(one.ids.end(), model.shards.begin(), model.shards.end());
+      for (const std::vector<ModelId>& cut : model.cuts) {
+        one.ids.insert(one.ids.end(), cut.begin(), cut.end());
+      }
     }
   }
   return all;
@@ -146,6 +182,11 @@ core::Configure core_setup(const config::Config& config,
     place(model, 0, entry);
     for (core::ManagerModel& shard : place_shards(model, entry)) {
       configure.models.push_back(std::move(shard));
+    }
+    for (std::size_t cut = 0; cut < model.cuts.size(); ++cut) {
+      for (core::ManagerModel& stage : stages_of(model, cut, entry)) {
+        configure.models.push_back(std::move(stage));
+      }
     }
     configure.models.push_back(std::move(entry));
   }

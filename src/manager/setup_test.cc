@@ -93,6 +93,33 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   EXPECT_EQ(served_models({sharded}).count(ModelId(9)), 0U) << "nobody asks for a shard";
 }
 
+TEST(Setup, AModelThatMayBeCutIsAModelMoreForEachCutAndStage) {
+  ConfiguredModel whole = model(1);
+  whole.config.pin = true;
+  whole.cuts = {{ModelId(7), ModelId(8)}};
+  for (const HostId host : {kFirst, kSecond}) {
+    whole.offers[host] = offer(host, 1);
+    whole.offers[host].fetched = host == kSecond;
+    whole.offers[host].cuts = {{{.image_bytes = 3, .footprints = {{device_id(host, 0), {}}}},
+                                {.image_bytes = 2, .footprints = {{device_id(host, 0), {}}}}}};
+  }
+  const core::Configure configure = core_setup({}, {whole}, {}, kClockOffset);
+  ASSERT_EQ(configure.models.size(), 3U);
+  const core::ManagerModel& cut = configure.models[0];
+  const core::ManagerModel& stage = configure.models[1];
+  EXPECT_EQ(cut.cut_of, ModelId(1));
+  EXPECT_EQ(cut.stages, std::vector{ModelId(8)});
+  EXPECT_EQ(cut.name, "m1 (stage 1 of 2)");
+  EXPECT_FALSE(cut.pin) << "it gives way to the whole";
+  EXPECT_TRUE(cut.groups.empty());
+  EXPECT_EQ(stage.part_of, ModelId(7));
+  EXPECT_EQ(stage.image_bytes, 2U);
+  EXPECT_EQ(stage.fetched, (std::map<HostId, std::uint64_t>{{kSecond, 2}}));
+  EXPECT_EQ(stage.footprints.size(), 2U) << "any device may have it";
+  EXPECT_EQ(configure.models[2].id, ModelId(1));
+  EXPECT_EQ(assignments({whole}, kFirst)[0].ids, (std::vector{ModelId(1), ModelId(7), ModelId(8)}));
+}
+
 TEST(Setup, AnEngineMayBeOnAnyHostThatHasItAndMayDisplaceOthers) {
   std::vector<ConfiguredModel> models = {model(1), model(2), model(3)};
   models[0].offers = {{kFirst, offer(kFirst)}, {kSecond, offer(kSecond)}};

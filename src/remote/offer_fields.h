@@ -28,6 +28,7 @@ inline void fields(Fields& v, Offer& x) {
   v(7, "blocks", x.blocks);
   v(8, "keeps_requests", x.keeps_requests);
   v(9, "fetched", x.fetched);
+  v(10, "cuts", x.cuts);
 }
 
 inline void fields(Fields& v, Assignment& x) {
