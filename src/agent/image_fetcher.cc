@@ -31,6 +31,22 @@ std::vector<fetch::FilePart> parts_of(const OpenedImage& opened) {
   return parts;
 }
 
+/// Whether others read other parts of the same model.
+bool is_part(const ImageJob& image) {
+  return image.shard.ranks > 1 || image.stage != spec::PipeStage{};
+}
+
+/// Of two fetches of one model: what is shown of both.
+core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) {
+  status.fetched_bytes += other.fetched_bytes;
+  if (other.active) {
+    status.bytes += other.bytes;
+    status.total_bytes += other.total_bytes;
+    status.bytes_per_second += other.bytes_per_second;
+  }
+  return status;
+}
+
 }  // namespace
 
 ImageFetcher::ImageFetcher(FetchSetup setup, Handlers handlers)
@@ -99,8 +115,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
   for (const auto& [model, running] : running_) {
     core::FetchStatus status = running->progress->status(now);
     core::FetchStatus& one = all[status.model];
-    status.fetched_bytes += one.fetched_bytes;
-    one = std::move(status);
+    one = sum(std::move(status), one);
   }
   std::vector<core::FetchStatus> statuses;
   for (auto& [name, status] : all) {
@@ -175,7 +190,9 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
   auto live = fetch::LiveFetch::begin({.model = running.job.source,
                                        .outline = image.directory,
                                        .order = parts_of(*opened),
+                                       .part = is_part(image),
                                        .options = options_of(running)},
+                                      models_,
                                       *running.progress,
                                       stop);
   if (!live) {
@@ -203,8 +220,8 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
   if (!read) {
     return read;
   }
-  const Result<std::filesystem::path> whole = (*live)->finish();
-  return whole ? Result<void>() : whole.error();
+  const auto there = (*live)->finish();
+  return there ? Result<void>() : there.error();
 }
 
 }  // namespace heddle::agent

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/thread.h"
 #include "core/serving.h"
+#include "fetch/live_model.h"
 #include "fetch/model_fetch.h"
 
 namespace heddle::agent {
@@ -28,7 +29,8 @@ struct FetchSetup {
 
 /// Fetches models over a network into the cache, and reads their weights into pages of the arena
 /// meanwhile: several images at a time, each with threads of its own. What is in the cache by then
-/// is read from there. Loop thread only; handlers are called in other threads.
+/// is read from there. Of a stage or a rank what its image reads is fetched, and no byte twice.
+/// Loop thread only; handlers are called in other threads.
 class ImageFetcher {
  public:
   struct Job {
@@ -39,8 +41,8 @@ class ImageFetcher {
   };
   struct Handlers {
     std::function<void(ModelId, std::uint64_t bytes)> on_progress{};
-    /// The job has ended: nothing is written any more, and the model is in the cache unless that is
-    /// an error. forget() is to follow.
+    /// The job has ended: nothing is written any more, and what the image reads is in the cache
+    /// unless that is an error. forget() is to follow.
     std::function<void(ModelId, Result<void>)> on_ended{};
     /// Its source has other files than the outline says.
     std::function<void(const std::string& source)> on_changed{};
@@ -81,6 +83,7 @@ class ImageFetcher {
   FetchSetup setup_;
   Handlers handlers_;
   mutable FetchLink link_;
+  mutable fetch::LiveModels models_{};
   std::map<std::string, core::FetchStatus> past_{};  ///< By name: of jobs that were forgotten.
   std::map<ModelId, std::unique_ptr<Running>> running_{};
 };

@@ -186,7 +186,8 @@ struct DisconnectGuests {
 struct StartRead {
   ModelId model{};
   std::vector<PageId> pages{};
-  bool early = false;  ///< As LoadOn has it.
+  bool early = false;  ///< As LoadOn has it,
+  Duration due_in{};   ///< likewise.
 };
 /// Make the reader of this model stop; ReadEnded follows, as it does in any case.
 struct CancelRead {

@@ -216,7 +216,7 @@ class AgentCore::Impl {
 
   // Images.
   Image* image(ModelId model);
-  Image* create_image(const AgentModel& model, bool early);
+  Image* create_image(const AgentModel& model, const LoadOn& load);
   bool make_room(std::int64_t pages, Instant worth_since);
   void start_reader();
   void stop_read(ModelId model, Image& image);

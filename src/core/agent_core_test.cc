@@ -510,10 +510,14 @@ AgentModels with_fetched() {
 TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
   Bench bench;
   bench.tell(with_fetched());
-  const auto fetched =
-      bench.tell(LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}, .early = true});
+  const auto fetched = bench.tell(LoadOn{.device = kDevice,
+                                         .model = kA,
+                                         .basis = {.epoch = kEpoch},
+                                         .early = true,
+                                         .due_in = std::chrono::seconds(3)});
   ASSERT_NE(find<StartRead>(fetched), nullptr);
   EXPECT_TRUE(find<StartRead>(fetched)->early);
+  EXPECT_EQ(find<StartRead>(fetched)->due_in, std::chrono::seconds(3));
   const auto read = bench.load(kB);
   ASSERT_NE(find<StartRead>(read), nullptr);
   EXPECT_EQ(find<StartRead>(read)->model, kB);

@@ -125,6 +125,7 @@ inline void fields(Fields& v, StartRead& x) {
   v(1, "model", x.model);
   v(2, "pages", x.pages);
   v(3, "early", x.early);
+  v(4, "due_in", x.due_in, kCount);
 }
 
 inline void fields(Fields& v, CancelRead& x) {

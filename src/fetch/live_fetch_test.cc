@@ -35,6 +35,7 @@ class LiveFetchTest : public TestPull {
   Result<std::unique_ptr<LiveFetch>> begin() {
     return LiveFetch::begin(
         {.model = name(), .outline = outline_, .order = order, .options = options},
+        models,
         watch,
         stop.get_token());
   }
@@ -49,6 +50,7 @@ class LiveFetchTest : public TestPull {
   std::string whole_{};
   fs::path outline_{};
   std::vector<FilePart> order{};
+  LiveModels models{};
 };
 
 TEST_F(LiveFetchTest, WhatIsWantedFirstIsReadBeforeTheRestHasCome) {
@@ -69,8 +71,10 @@ TEST_F(LiveFetchTest, WhatIsWantedFirstIsReadBeforeTheRestHasCome) {
     EXPECT_EQ(read(**live, part.range), whole_.substr(part.range.begin, part.range.bytes()));
   }
   hold.unlock();
-  const Result<fs::path> directory = (*live)->finish();
-  ASSERT_TRUE(directory.has_value()) << directory.error().message;
+  const Result<std::optional<fs::path>> ended = (*live)->finish();
+  ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  const std::optional<fs::path>& directory = *ended;
+  ASSERT_TRUE(directory.has_value());
   EXPECT_EQ(*store::read_text(*directory / "model.safetensors", 20'000), whole_);
   EXPECT_EQ(read(**live, {0, whole_.size()}), whole_) << "where the file has gone does not matter";
   EXPECT_EQ(fs::last_write_time(*directory / "model.safetensors"),
