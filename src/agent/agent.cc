@@ -445,6 +445,11 @@ class Agent::Impl {
     send(command.device, command.epoch, std::move(command.message));
   }
 
+  static std::optional<Instant> due_of(const core::StartRead& command) {
+    return command.due_in > Duration{} ? std::optional(steady_now() + command.due_in)
+                                       : std::nullopt;
+  }
+
   void execute(core::StartRead& command) {
     const HostModel& model = models_.at(command.model);
     ImageJob job = image_job(command.model, model, setup_.page_bytes);
@@ -455,7 +460,7 @@ class Agent::Impl {
       fetcher_.start({.image = std::move(job),
                       .name = model.name,
                       .source = model.source,
-                      .early = command.early});
+                      .urgency = {.early = command.early, .due = due_of(command)}});
       return;
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});

@@ -64,7 +64,7 @@ void ImageFetcher::start(Job job) {
   auto running = std::make_unique<Running>();
   running->progress =
       std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(job.early);
+  running->member = link_.join(job.urgency);
   running->job = std::move(job);
   Running& at = *running;
   running_[model] = std::move(running);
@@ -169,10 +169,10 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   options.transfer.turn = [this, member = running.member](const std::stop_token& stop) {
     link_.turn(member, stop);
   };
-  options.transfer.took = [this, progress = running.progress](std::uint64_t bytes,
-                                                              const std::stop_token& stop) {
+  options.transfer.took = [this, member = running.member, progress = running.progress](
+                              std::uint64_t bytes, const std::stop_token& stop) {
     progress->took(bytes, steady_now());
-    link_.took(bytes, stop);
+    link_.took(member, bytes, stop);
   };
   if (setup_.bytes_per_second > 0) {
     options.source.http.stall_bytes = 1;  // Slowness is wanted.

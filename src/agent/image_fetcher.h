@@ -37,7 +37,7 @@ class ImageFetcher {
     ImageJob image{};      ///< Its directory has the outline of the model (fetch/outline.h).
     std::string name{};    ///< Of the model, for people.
     std::string source{};  ///< As fetch::pull() takes it.
-    bool early = false;    ///< No request waits for it.
+    FetchUrgency urgency{};
   };
   struct Handlers {
     std::function<void(ModelId, std::uint64_t bytes)> on_progress{};

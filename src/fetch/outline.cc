@@ -29,7 +29,7 @@ constexpr std::uint64_t kFirstReadBytes = 256U << 10U;
 
 fs::path outline_folder(const store::ModelPlaces& places, std::string_view model) {
   store::ModelPlaces beside = places;
-  beside.url_cache = places.url_cache.parent_path() / "outlines";
+  beside.url_cache = outlines_folder(places);
   return store::url_folder(beside, model);
 }
 
