@@ -64,7 +64,9 @@ void ImageFetcher::start(Job job) {
   auto running = std::make_unique<Running>();
   running->progress =
       std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(job.urgency);
+  running->member = link_.join(
+      {.early = job.early,
+       .due = job.due_in > Duration{} ? std::optional(steady_now() + job.due_in) : std::nullopt});
   running->job = std::move(job);
   Running& at = *running;
   running_[model] = std::move(running);
@@ -95,10 +97,23 @@ void ImageFetcher::prioritise(ModelId model) {
   }
 }
 
-void ImageFetcher::forget(ModelId model) {
+std::vector<ModelId> ImageFetcher::forget(ModelId model) {
   const auto found = running_.find(model);
   if (found == running_.end()) {
-    return;
+    return {};
+  }
+  found->second->thread.join();
+  const Running& ended = *found->second;
+  std::set<ModelId>& unproven = unproven_[ended.job.source];
+  std::vector<ModelId> wrong;
+  unproven.erase(model);
+  if (ended.proof == Proof::kPart) {
+    unproven.insert(model);
+  } else if (ended.proof == Proof::kWrong) {
+    wrong.assign(unproven.begin(), unproven.end());
+  }
+  if (ended.proof == Proof::kWrong || ended.proof == Proof::kWhole) {
+    unproven.clear();
   }
   core::FetchStatus last = found->second->progress->status(steady_now());
   core::FetchStatus& past = past_[last.model];
@@ -107,6 +122,7 @@ void ImageFetcher::forget(ModelId model) {
   last.fetched_bytes += past.fetched_bytes;
   past = std::move(last);
   running_.erase(found);
+  return wrong;
 }
 
 std::vector<core::FetchStatus> ImageFetcher::statuses() const {
@@ -125,7 +141,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
 }
 
 /// What somebody has fetched meanwhile is read where it is.
-Result<void> ImageFetcher::run(const Running& running) const {
+Result<void> ImageFetcher::run(Running& running) const {
   const Result<std::filesystem::path> there =
       store::find_model(running.job.source, setup_.pull.places);
   const Instant began = steady_now();
@@ -152,8 +168,9 @@ Result<void> ImageFetcher::run(const Running& running) const {
     tell(fetched ? "fetched" : "the fetch was stopped; what has come is kept");
     return fetched;
   }
-  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos ||
-      fetched.error().code == Code::kCorrupt) {
+  const bool wrong = fetched.error().code == Code::kCorrupt;
+  running.proof = wrong ? Proof::kWrong : Proof::kNone;
+  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos || wrong) {
     handlers_.on_changed(running.job.source);
   }
   tell("the fetch has failed");
@@ -180,7 +197,7 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   return options;
 }
 
-Result<void> ImageFetcher::fetch(const Running& running) const {
+Result<void> ImageFetcher::fetch(Running& running) const {
   const ImageJob& image = running.job.image;
   Result<OpenedImage> opened = open_image(image);
   if (!opened) {
@@ -221,7 +238,11 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
     return read;
   }
   const auto there = (*live)->finish();
-  return there ? Result<void>() : there.error();
+  if (!there) {
+    return there.error();
+  }
+  running.proof = *there ? Proof::kWhole : Proof::kPart;
+  return {};
 }
 
 }  // namespace heddle::agent

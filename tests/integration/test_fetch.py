@@ -123,10 +123,10 @@ def weights_asked(requests, part="model"):
 
 
 class Gate:
-    """Holds requests for weights back, of a site that others have asked what its models are."""
+    """Holds requests for weights back that begin before and end after some byte, of a site whose models are known."""
 
-    def __init__(self, site, part="model.safetensors", above=0, then=None):
-        self.site, self.part, self.above, self.then = site, part, above, then
+    def __init__(self, site, part="model.safetensors", before=1 << 40, after=0, then=None):
+        self.site, self.part, self.before, self.after, self.then = site, part, before, after, then
         self.open, self.held = threading.Event(), []
         with site.lock:
             site.requests.clear()
@@ -134,7 +134,7 @@ class Gate:
 
     def wait(self, request):
         asked = weights_asked([(request.path, request.headers)], self.part)
-        if not asked or asked[0][2] <= self.above:
+        if not asked or asked[0][2] <= self.after or asked[0][1] >= self.before:
             return False
         self.held.extend(asked)
         self.open.wait(60)
@@ -209,8 +209,8 @@ def test_a_killed_server_goes_on_where_it_was(home):
         with heddle.Server(config({"adder": name}), env=environment(home)) as again:
             assert right(again)
             assert fetched_bytes(again) == len(WEIGHTS) - RECORD
-    ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path and "index" not in path]
-    assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+    asked_for = [(first, end) for _, first, end in weights_asked(site.requests) if end > 1]
+    assert min(asked_for)[0] == RECORD and sum(end - first for first, end in asked_for) == len(WEIGHTS) - RECORD
 
 
 def test_layers_run_while_others_come_and_hold_up_nobody(home):
@@ -253,8 +253,8 @@ def test_an_unload_ends_a_fetch_and_loses_nothing(home):
             held.let_go.set()
             site.requests.clear()
             assert right(server)
-            ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path]
-            assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+            asked_for = [(first, end) for _, first, end in weights_asked(site.requests) if end > 1]
+            assert min(asked_for)[0] == RECORD and sum(end - first for first, end in asked_for) == len(WEIGHTS) - RECORD
 
 
 def test_a_source_that_cannot_be_had_is_that_models_alone(home):
@@ -457,7 +457,7 @@ def test_what_a_stage_has_fetched_the_whole_model_does_not_fetch_again(home):
         with heddle.Server(parted(name, "pipeline_parallel"), env=env) as server:
             known(server)
             # The last layers cannot be had, so the other stage alone has what it reads.
-            gate = Gate(site, above=len(WEIGHTS) - 300_000, then=fake.status(403))
+            gate = Gate(site, after=len(WEIGHTS) - 300_000, then=fake.status(403))
             asked = ask(server)
             wait_until(lambda: "fetched model=adder" in server.log())
             first = fetched_bytes(server)
@@ -491,13 +491,34 @@ def test_a_stage_whose_source_changes_while_it_comes_is_not_served(home):
     with site:
         with heddle.Server(parted(name, "pipeline_parallel"), env=environment(home)) as server:
             known(server)
-            gate = Gate(site, above=len(WEIGHTS) - 300_000)
+            gate = Gate(site, after=len(WEIGHTS) - 300_000)
             asked = ask(server)
             assert wait_until(lambda: gate.held)
             site.etags["models/adder/model.safetensors"] = '"another"'
             gate.open.set()
             code, _, answer = asked.result(60)
             assert code == 503 and "model.safetensors changed while it was fetched" in answer["error"]["message"], answer
+
+
+def test_a_wrong_digest_ends_every_stage(home):
+    """The stage that was complete before all of the file was there, too."""
+    hub, name, variables = hub_source()
+    with hub:
+        with heddle.Server(parted(name, "pipeline_parallel"), env=environment(home, **variables)) as server:
+            known(server)
+            wrong = bytearray(WEIGHTS)
+            wrong[-100_000] ^= 1
+            hub.network.files["model.safetensors"] = bytes(wrong)
+            gate = Gate(hub.network, before=1000)
+            asked = ask(server)
+            wait_until(lambda: gate.held and server.log().count("fetched model=adder") == 1)
+            gate.open.set()
+            code, _, answer = asked.result(60)
+            assert code == 503 and "came with the SHA-256" in answer["error"]["message"], answer
+            hub.network.files["model.safetensors"] = WEIGHTS
+            wait_until(lambda: server.call("/models/load", {"model": "adder"})[0] == 200)
+            assert right(server)
+            assert fetched_bytes(server) == 2 * len(WEIGHTS), "nothing that was wrong is kept"
 
 
 def remember_load(folder, model, seconds):
