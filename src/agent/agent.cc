@@ -224,9 +224,12 @@ class Agent::Impl {
   }
 
   void end_fetch(ModelId model, const Result<void>& ended) {
-    fetcher_.forget(model);
+    const std::vector<ModelId> wrong = fetcher_.forget(model);
     hear(core::ReadEnded{.model = model,
                          .error = ended ? std::nullopt : std::optional(ended.error())});
+    for (const ModelId other : wrong) {
+      hear(core::ImageSpoilt{.model = other, .error = ended.error()});
+    }
   }
 
   [[nodiscard]] const std::string& model_name(ModelId model) const {
@@ -455,7 +458,8 @@ class Agent::Impl {
       fetcher_.start({.image = std::move(job),
                       .name = model.name,
                       .source = model.source,
-                      .early = command.early});
+                      .early = command.early,
+                      .due_in = command.due_in});
       return;
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});

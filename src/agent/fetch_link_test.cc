@@ -9,11 +9,14 @@
 namespace heddle::agent {
 namespace {
 
+constexpr FetchUrgency kEarly{.early = true};
+constexpr FetchUrgency kWanted{};
+
 TEST(FetchLink, WhatNobodyWaitsForComesWhenNothingElseDoes) {
   FetchLink link(0);
-  const FetchLink::Member early = link.join(true);
+  const FetchLink::Member early = link.join(kEarly);
   link.turn(early, {});  // Alone it goes on.
-  const FetchLink::Member wanted = link.join(false);
+  const FetchLink::Member wanted = link.join(kWanted);
   std::atomic<bool> had_turn = false;
   std::jthread waits([&] {
     link.turn(early, {});
@@ -28,8 +31,8 @@ TEST(FetchLink, WhatNobodyWaitsForComesWhenNothingElseDoes) {
 
 TEST(FetchLink, WhatSomebodyWaitsForByNowWaitsForNobody) {
   FetchLink link(0);
-  const FetchLink::Member early = link.join(true);
-  (void)link.join(false);
+  const FetchLink::Member early = link.join(kEarly);
+  (void)link.join(kWanted);
   std::jthread waits([&] { link.turn(early, {}); });
   link.prioritise(early);
   waits.join();
@@ -37,14 +40,14 @@ TEST(FetchLink, WhatSomebodyWaitsForByNowWaitsForNobody) {
 
 TEST(FetchLink, AStopEndsEveryWait) {
   FetchLink link(1);  // One byte a second.
-  const FetchLink::Member early = link.join(true);
-  (void)link.join(false);
+  const FetchLink::Member early = link.join(kEarly);
+  const FetchLink::Member wanted = link.join(kWanted);
   std::stop_source stop;
   std::vector<std::jthread> threads;
   threads.emplace_back([&] { link.turn(early, stop.get_token()); });
   threads.emplace_back([&] {
     for (int i = 0; i < 10; ++i) {
-      link.took(1000, stop.get_token());
+      link.took(wanted, 1000, stop.get_token());
     }
   });
   stop.request_stop();

@@ -81,4 +81,9 @@ void FetchProgress::retries(const std::string& why, Duration wait) {
                {{"model", model_}, {"from", from_}, {"why", why}, {"in", format_duration(wait)}});
 }
 
+void FetchProgress::streams() {
+  log::warning("the source ignores ranges: files are read from their first byte on",
+               {{"model", model_}, {"from", from_}});
+}
+
 }  // namespace heddle::agent

@@ -29,6 +29,7 @@ class FetchProgress final : public fetch::PullWatch {
   void checking(std::size_t /*file*/) override {}
   void came(std::size_t /*file*/) override {}
   void retries(const std::string& why, Duration wait) override;
+  void streams() override;
 
  private:
   const std::string model_;

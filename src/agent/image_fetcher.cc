@@ -31,6 +31,22 @@ std::vector<fetch::FilePart> parts_of(const OpenedImage& opened) {
   return parts;
 }
 
+/// Whether others read other parts of the same model.
+bool is_part(const ImageJob& image) {
+  return image.shard.ranks > 1 || image.stage != spec::PipeStage{};
+}
+
+/// Of two fetches of one model: what is shown of both.
+core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) {
+  status.fetched_bytes += other.fetched_bytes;
+  if (other.active) {
+    status.bytes += other.bytes;
+    status.total_bytes += other.total_bytes;
+    status.bytes_per_second += other.bytes_per_second;
+  }
+  return status;
+}
+
 }  // namespace
 
 ImageFetcher::ImageFetcher(FetchSetup setup, Handlers handlers)
@@ -48,7 +64,9 @@ void ImageFetcher::start(Job job) {
   auto running = std::make_unique<Running>();
   running->progress =
       std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(job.early);
+  running->member = link_.join(
+      {.early = job.early,
+       .due = job.due_in > Duration{} ? std::optional(steady_now() + job.due_in) : std::nullopt});
   running->job = std::move(job);
   Running& at = *running;
   running_[model] = std::move(running);
@@ -79,10 +97,23 @@ void ImageFetcher::prioritise(ModelId model) {
   }
 }
 
-void ImageFetcher::forget(ModelId model) {
+std::vector<ModelId> ImageFetcher::forget(ModelId model) {
   const auto found = running_.find(model);
   if (found == running_.end()) {
-    return;
+    return {};
+  }
+  found->second->thread.join();
+  const Running& ended = *found->second;
+  std::set<ModelId>& unproven = unproven_[ended.job.source];
+  std::vector<ModelId> wrong;
+  unproven.erase(model);
+  if (ended.proof == Proof::kPart) {
+    unproven.insert(model);
+  } else if (ended.proof == Proof::kWrong) {
+    wrong.assign(unproven.begin(), unproven.end());
+  }
+  if (ended.proof == Proof::kWrong || ended.proof == Proof::kWhole) {
+    unproven.clear();
   }
   core::FetchStatus last = found->second->progress->status(steady_now());
   core::FetchStatus& past = past_[last.model];
@@ -91,6 +122,7 @@ void ImageFetcher::forget(ModelId model) {
   last.fetched_bytes += past.fetched_bytes;
   past = std::move(last);
   running_.erase(found);
+  return wrong;
 }
 
 std::vector<core::FetchStatus> ImageFetcher::statuses() const {
@@ -99,8 +131,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
   for (const auto& [model, running] : running_) {
     core::FetchStatus status = running->progress->status(now);
     core::FetchStatus& one = all[status.model];
-    status.fetched_bytes += one.fetched_bytes;
-    one = std::move(status);
+    one = sum(std::move(status), one);
   }
   std::vector<core::FetchStatus> statuses;
   for (auto& [name, status] : all) {
@@ -110,7 +141,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
 }
 
 /// What somebody has fetched meanwhile is read where it is.
-Result<void> ImageFetcher::run(const Running& running) const {
+Result<void> ImageFetcher::run(Running& running) const {
   const Result<std::filesystem::path> there =
       store::find_model(running.job.source, setup_.pull.places);
   const Instant began = steady_now();
@@ -137,8 +168,9 @@ Result<void> ImageFetcher::run(const Running& running) const {
     tell(fetched ? "fetched" : "the fetch was stopped; what has come is kept");
     return fetched;
   }
-  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos ||
-      fetched.error().code == Code::kCorrupt) {
+  const bool wrong = fetched.error().code == Code::kCorrupt;
+  running.proof = wrong ? Proof::kWrong : Proof::kNone;
+  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos || wrong) {
     handlers_.on_changed(running.job.source);
   }
   tell("the fetch has failed");
@@ -154,10 +186,10 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   options.transfer.turn = [this, member = running.member](const std::stop_token& stop) {
     link_.turn(member, stop);
   };
-  options.transfer.took = [this, progress = running.progress](std::uint64_t bytes,
-                                                              const std::stop_token& stop) {
+  options.transfer.took = [this, member = running.member, progress = running.progress](
+                              std::uint64_t bytes, const std::stop_token& stop) {
     progress->took(bytes, steady_now());
-    link_.took(bytes, stop);
+    link_.took(member, bytes, stop);
   };
   if (setup_.bytes_per_second > 0) {
     options.source.http.stall_bytes = 1;  // Slowness is wanted.
@@ -165,7 +197,7 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   return options;
 }
 
-Result<void> ImageFetcher::fetch(const Running& running) const {
+Result<void> ImageFetcher::fetch(Running& running) const {
   const ImageJob& image = running.job.image;
   Result<OpenedImage> opened = open_image(image);
   if (!opened) {
@@ -175,7 +207,9 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
   auto live = fetch::LiveFetch::begin({.model = running.job.source,
                                        .outline = image.directory,
                                        .order = parts_of(*opened),
+                                       .part = is_part(image),
                                        .options = options_of(running)},
+                                      models_,
                                       *running.progress,
                                       stop);
   if (!live) {
@@ -203,8 +237,12 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
   if (!read) {
     return read;
   }
-  const Result<std::filesystem::path> whole = (*live)->finish();
-  return whole ? Result<void>() : whole.error();
+  const auto there = (*live)->finish();
+  if (!there) {
+    return there.error();
+  }
+  running.proof = *there ? Proof::kWhole : Proof::kPart;
+  return {};
 }
 
 }  // namespace heddle::agent

@@ -1,6 +1,7 @@
 #include "agent/image_fetcher.h"
 
 #include <algorithm>
+#include <array>
 #include <future>
 #include <optional>
 #include <string>
@@ -11,9 +12,11 @@
 
 #include "agent/host_model.h"
 #include "base/test_places.h"
+#include "fetch/model_cache.h"
 #include "fetch/outline.h"
 #include "fetch/test_pull.h"
 #include "store/file.h"
+#include "store/read_order.h"
 
 namespace heddle::agent {
 namespace {
@@ -54,17 +57,19 @@ class ImageFetcherTest : public fetch::TestPull {
                    : fetch::said("404 Not Found", "");
   }
 
-  /// Runs a job to its end.
-  Result<void> run() {
+  /// Runs the job of the whole model to its end.
+  Result<void> run() { return run(job()); }
+  Result<void> run(ImageFetcher::Job job) {
     std::promise<Result<void>> ended;
     ImageFetcher fetcher(
         {.pull = options},
         {.on_progress = [](ModelId, std::uint64_t) {},
          .on_ended = [&](ModelId, Result<void> result) { ended.set_value(result); },
          .on_changed = [&](const std::string& source) { changed_ = source; }});
-    fetcher.start(job());
+    const ModelId model = job.image.model;
+    fetcher.start(std::move(job));
     Result<void> result = ended.get_future().get();
-    fetcher.forget(kModel);
+    (void)fetcher.forget(model);
     statuses_ = fetcher.statuses();
     return result;
   }
@@ -116,6 +121,110 @@ TEST_F(ImageFetcherTest, FillsPagesWithWhatItFetches) {
   const Result<void> again = run();
   ASSERT_TRUE(again.has_value()) << again.error().message;
   EXPECT_EQ(memory_, expected()) << "of the cache, without the server";
+}
+
+/// The model's stages, each with memory of its own.
+class StageFetchTest : public ImageFetcherTest {
+ protected:
+  StageFetchTest() {
+    options.transfer.record_bytes = 64;
+    auto stages = open_host_stages(outline_.string(),
+                                   root(),
+                                   spec::DType::kF32,
+                                   {.page_bytes = kPage, .max_batch_tokens = 16},
+                                   2);
+    HEDDLE_CHECK(stages.has_value());
+    for (std::size_t i = 0; i < stages->size(); ++i) {
+      const HostModel& stage = (*stages)[i];
+      images_.push_back(image_job(ModelId(1 + i), stage, kPage));
+      images_.back().directory = outline_;
+      std::vector<std::byte>& memory =
+          memories_.emplace_back(static_cast<std::size_t>(stage.footprint.image_pages) * kPage);
+      for (std::size_t at = 0; at < memory.size(); at += kPage) {
+        images_.back().pages.push_back(memory.data() + at);
+      }
+    }
+  }
+  [[nodiscard]] ImageFetcher::Job stage_job(std::size_t stage) const {
+    return {.image = images_[stage], .name = "golden", .source = url_};
+  }
+  /// What a stage reads of the checkpoint.
+  [[nodiscard]] std::uint64_t read_bytes(std::size_t stage) const {
+    const auto opened = open_image(images_[stage]);
+    HEDDLE_CHECK(opened.has_value());
+    std::uint64_t bytes = 0;
+    for (const auto& part : store::read_order(opened->checkpoint.tensors, opened->layout)) {
+      bytes += part.end - part.begin;
+    }
+    return bytes;
+  }
+  void expect_right(std::size_t stage) {
+    const std::vector<std::byte> fetched = memories_[stage];
+    std::ranges::fill(memories_[stage], std::byte{});
+    ImageJob image = images_[stage];
+    image.directory = source();
+    const auto opened = open_image(image);
+    ASSERT_TRUE(opened.has_value() && read_image(image, *opened, {}).has_value());
+    EXPECT_EQ(fetched, memories_[stage]);
+  }
+  /// All but what the outline has.
+  [[nodiscard]] std::uint64_t fetched_of_all() const {
+    const auto front = fetch::read_front_of(outline_ / "model.safetensors");
+    HEDDLE_CHECK(front.has_value());
+    return std::filesystem::file_size(source() / "model.safetensors") - front->size() / 64 * 64;
+  }
+
+  std::vector<ImageJob> images_{};
+  std::vector<std::vector<std::byte>> memories_{};
+};
+
+TEST_F(StageFetchTest, AStageFetchesWhatItReads) {
+  std::uint64_t all = 0;
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    SCOPED_TRACE(stage);
+    const Result<void> done = run(stage_job(stage));
+    ASSERT_TRUE(done.has_value()) << done.error().message;
+    expect_right(stage);
+    const auto fetched = static_cast<double>(statuses_[0].fetched_bytes);
+    EXPECT_LT(fetched, 1.08 * static_cast<double>(read_bytes(stage)));
+    all += statuses_[0].fetched_bytes;
+    const auto cached = fetch::cached_models(options.places);
+    ASSERT_EQ(cached.size(), 1U);
+    EXPECT_EQ(cached[0].is_incomplete, stage == 0);
+  }
+  EXPECT_EQ(all, fetched_of_all());
+  server_.reset();
+  const Result<void> again = run(stage_job(1));
+  ASSERT_TRUE(again.has_value()) << "of the cache: " << again.error().message;
+}
+
+TEST_F(StageFetchTest, StagesThatComeAtOnceShareWhatComes) {
+  std::array<std::promise<Result<void>>, 2> ended;
+  ImageFetcher fetcher({.pull = options},
+                       {.on_progress = [](ModelId, std::uint64_t) {},
+                        .on_ended =
+                            [&](ModelId model, Result<void> result) {
+                              ended.at(model.value() - 1).set_value(std::move(result));
+                            },
+                        .on_changed = [](const std::string&) {}});
+  fetcher.start(stage_job(0));
+  fetcher.start(stage_job(1));
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    const Result<void> done = ended.at(stage).get_future().get();
+    ASSERT_TRUE(done.has_value()) << done.error().message;
+    expect_right(stage);
+  }
+  ASSERT_EQ(fetcher.statuses().size(), 1U) << "of one name";
+  EXPECT_EQ(fetcher.statuses()[0].fetched_bytes, fetched_of_all());
+}
+
+TEST_F(StageFetchTest, AWholeModelFetchesWhatAStageLacked) {
+  ASSERT_TRUE(run(stage_job(1)).has_value());
+  const std::uint64_t part = statuses_[0].fetched_bytes;
+  const Result<void> done = run();
+  ASSERT_TRUE(done.has_value()) << done.error().message;
+  EXPECT_EQ(memory_, expected());
+  EXPECT_EQ(statuses_[0].fetched_bytes, fetched_of_all() - part);
 }
 
 TEST_F(ImageFetcherTest, TellsThatAModelIsAnotherNow) {

@@ -155,6 +155,7 @@ class AgentCore::Impl {
   void on(const WorkerSaid& said);
   void on(const ReadProgress& progress);
   void on(const ReadEnded& ended);
+  void on(const ImageSpoilt& spoilt);
   void on(const Tick& /*tick*/) {}
   void on(const Borrow& borrow);
   void on(const Repay& repay);
@@ -216,7 +217,7 @@ class AgentCore::Impl {
 
   // Images.
   Image* image(ModelId model);
-  Image* create_image(const AgentModel& model, bool early);
+  Image* create_image(const AgentModel& model, const LoadOn& load);
   bool make_room(std::int64_t pages, Instant worth_since);
   void start_reader();
   void stop_read(ModelId model, Image& image);

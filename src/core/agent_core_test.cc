@@ -241,6 +241,30 @@ TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReported) {
   EXPECT_EQ(bench.core.host_usage().free, 10);
 }
 
+TEST(AgentCore, AnImageThatProvesWrongIsGivenUp) {
+  for (const bool loaded : {true, false}) {
+    SCOPED_TRACE(loaded);
+    Bench bench;
+    const ImageSpoilt spoilt{.model = kA, .error = {Code::kCorrupt, "another digest"}};
+    EXPECT_TRUE(bench.tell(spoilt).empty());
+    bench.load(kA);
+    bench.said(bench.free_pages(kA, 10));
+    EXPECT_EQ(find<EvictModel>(bench.tell(spoilt)), nullptr) << "its read has not ended";
+    bench.tell(ReadEnded{.model = kA});
+    if (!loaded) {
+      bench.tell(EvictFrom{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}});
+      bench.said(ModelEvicted{.model = kA});
+    }
+    const auto given_up = bench.tell(spoilt);
+    EXPECT_EQ(find<EvictModel>(given_up) != nullptr, loaded);
+    if (loaded) {
+      const auto gone = bench.said(ModelEvicted{.model = kA});
+      EXPECT_EQ(find<ImageFailed>(gone)->reason.message, "another digest");
+    }
+    EXPECT_EQ(bench.core.host_usage().free, 10);
+  }
+}
+
 TEST(AgentCore, ARefusedLoadBringsTheImageHome) {
   Bench bench;
   bench.load(kA);
@@ -510,10 +534,14 @@ AgentModels with_fetched() {
 TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
   Bench bench;
   bench.tell(with_fetched());
-  const auto fetched =
-      bench.tell(LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}, .early = true});
+  const auto fetched = bench.tell(LoadOn{.device = kDevice,
+                                         .model = kA,
+                                         .basis = {.epoch = kEpoch},
+                                         .early = true,
+                                         .due_in = std::chrono::seconds(3)});
   ASSERT_NE(find<StartRead>(fetched), nullptr);
   EXPECT_TRUE(find<StartRead>(fetched)->early);
+  EXPECT_EQ(find<StartRead>(fetched)->due_in, std::chrono::seconds(3));
   const auto read = bench.load(kB);
   ASSERT_NE(find<StartRead>(read), nullptr);
   EXPECT_EQ(find<StartRead>(read)->model, kB);

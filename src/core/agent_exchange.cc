@@ -72,7 +72,7 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
   }
   Image* found = image(load.model);
   if (found == nullptr) {
-    found = create_image(model->second, load.early);
+    found = create_image(model->second, load);
   }
   const bool usable = found != nullptr && !found->dropping && !found->orphan &&
                       (found->read == ReadState::kReading || found->read == ReadState::kComplete);

@@ -91,6 +91,12 @@ inline void fields(Fields& v, ReadEnded& x) {
   v(2, "error", x.error);
 }
 
+inline void fields(Fields& v, ImageSpoilt& x) {
+  v.message(198, "ImageSpoilt");
+  v(1, "model", x.model);
+  v(2, "error", x.error);
+}
+
 inline void fields(Fields& v, ForgetOrders& /*x*/) {
   v.message(190, "ForgetOrders");
 }
@@ -125,6 +131,7 @@ inline void fields(Fields& v, StartRead& x) {
   v(1, "model", x.model);
   v(2, "pages", x.pages);
   v(3, "early", x.early);
+  v(4, "due_in", x.due_in, kCount);
 }
 
 inline void fields(Fields& v, CancelRead& x) {

@@ -56,7 +56,7 @@ bool AgentCore::Impl::make_room(std::int64_t pages, Instant worth_since) {
 }
 
 /// An image with pages, queued for the reader or fetched; null if there is no room for it now.
-Image* AgentCore::Impl::create_image(const AgentModel& model, bool early) {
+Image* AgentCore::Impl::create_image(const AgentModel& model, const LoadOn& load) {
   const std::int64_t pages = model.footprint.image_pages;
   if (!make_room(pages, Instant::max())) {
     return nullptr;
@@ -69,7 +69,8 @@ Image* AgentCore::Impl::create_image(const AgentModel& model, bool early) {
   if (model.fetched) {
     image.read = ReadState::kReading;
     fetching_.insert(model.id);
-    commands_->push_back(StartRead{.model = model.id, .pages = image.pages, .early = early});
+    commands_->push_back(StartRead{
+        .model = model.id, .pages = image.pages, .early = load.early, .due_in = load.due_in});
   } else {
     reads_.push_back(model.id);
     start_reader();
@@ -137,6 +138,13 @@ void AgentCore::Impl::on(const ReadEnded& ended) {
     fail_image(ended.model, ended_image, *ended.error);
   }
   start_reader();
+}
+
+void AgentCore::Impl::on(const ImageSpoilt& spoilt) {
+  Image* found = image(spoilt.model);
+  if (found != nullptr && found->read == ReadState::kComplete) {
+    fail_image(spoilt.model, *found, spoilt.error);
+  }
 }
 
 /// Whoever has the image gives it up, and whoever waits for it is told.

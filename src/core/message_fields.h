@@ -152,6 +152,7 @@ inline void fields(Fields& v, LoadOn& x) {
   v(2, "model", x.model);
   v(3, "basis", x.basis);
   v(4, "early", x.early);
+  v(5, "due_in", x.due_in, kCount);
 }
 
 inline void fields(Fields& v, EvictFrom& x) {

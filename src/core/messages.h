@@ -42,6 +42,9 @@ struct LoadOn {
   ModelId model{};
   Basis basis{};
   bool early = false;  ///< No request waits for it yet: what others wait for goes first.
+  /// Of a model that the host fetches: until the first token that waits for it is due, 1 ns where
+  /// it is late; 0: none is.
+  Duration due_in{};
   friend bool operator==(const LoadOn&, const LoadOn&) = default;
 };
 

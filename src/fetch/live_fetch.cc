@@ -1,44 +1,30 @@
 #include "fetch/live_fetch.h"
 
-#include <algorithm>
-#include <system_error>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "fetch/outline.h"
-#include "fetch/partial_file.h"
-#include "fetch/url.h"
+#include "fetch/transfer.h"
 
 namespace heddle::fetch {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a request: short, so that what is wanted next is not long on its way.
-constexpr std::uint64_t kRequestBytes = 4U << 20U;
+/// Of a model's weights at most one of so many is fetched though nobody reads it, to have all.
+constexpr std::uint64_t kRestPart = 50;
 
 }  // namespace
 
-LiveFetch::LiveFetch(LiveFetchSetup setup,
-                     SourceName name,
-                     PullWatch& watch,
-                     const std::stop_token& stop)
+LiveFetch::LiveFetch(LiveFetchSetup setup, PullWatch& watch, const std::stop_token& stop)
     : setup_(std::move(setup)),
-      stopped_(stop, [this] { stop_source_.request_stop(); }),
-      fetch_(std::move(name), setup_.options, watch, stop_),
-      record_bytes_(std::min(setup_.options.transfer.record_bytes, kRequestBytes)) {}
+      watch_(watch),
+      stopped_(stop, [this] { stop_source_.request_stop(); }) {}
 
 Result<std::unique_ptr<LiveFetch>> LiveFetch::begin(LiveFetchSetup setup,
+                                                    LiveModels& models,
                                                     PullWatch& watch,
                                                     const std::stop_token& stop) {
-  Result<SourceName> name = parse_source_name(setup.model);
-  if (!name) {
-    return name.error();
-  }
-  std::unique_ptr<LiveFetch> live(
-      new LiveFetch(std::move(setup), std::move(name).value(), watch, stop));
-  if (const Result<void> prepared = live->prepare(); !prepared) {
+  std::unique_ptr<LiveFetch> live(new LiveFetch(std::move(setup), watch, stop));
+  if (const Result<void> prepared = live->prepare(models); !prepared) {
     return prepared.error();
   }
   Result<Thread> thread = Thread::start({.name = "fetch"}, [raw = live.get()] { raw->run(); });
@@ -51,151 +37,88 @@ Result<std::unique_ptr<LiveFetch>> LiveFetch::begin(LiveFetchSetup setup,
 
 LiveFetch::~LiveFetch() {
   stop_source_.request_stop();
+  thread_.join();
+  if (order_) {
+    model_->incoming().end(*order_);
+  }
+  if (model_) {
+    model_->watchers().remove(watch_);
+  }
 }
 
-Result<void> LiveFetch::prepare() {
-  if (Result<void> opened = fetch_.open(); !opened) {
-    return opened;
+Result<void> LiveFetch::prepare(LiveModels& models) {
+  Result<std::shared_ptr<LiveModel>> model = models.join(setup_, watch_, stop_);
+  if (!model) {
+    return model.error();
   }
-  if (!is_outline_of(setup_.outline, fetch_.wanted())) {
-    return Error{Code::kFailedPrecondition,
-                 fmt::format("{} {} since its configuration was read, which is read again",
-                             shown(setup_.model),
-                             kOutlineChanged)};
+  model_ = std::move(model).value();
+  const std::vector<Part> parts = model_->parts_of(setup_);
+  if (Result<void> room = model_->make_place(parts); !room) {
+    return room;
   }
-  Result<std::vector<Job>> jobs = fetch_.missing();
-  if (!jobs) {
-    return jobs.error();
-  }
-  jobs_ = std::move(jobs).value();
-  if (!jobs_.empty()) {
-    if (Result<void> room = fetch_.make_place(jobs_); !room) {
-      return room;
-    }
-  }
-  fetch_.tell_begin(jobs_);
-  return prepare_files();
-}
-
-/// Makes the files in which weights come, and opens those in which they are.
-Result<void> LiveFetch::prepare_files() {
-  for (const Object& object : fetch_.wanted()) {
-    if (!has_weights(object.name)) {
-      continue;
-    }
-    FileState& state = files_[object.name];
-    // Equal files come once.
-    const auto job = std::ranges::find_if(jobs_, [&](const Job& each) {
-      return each.object.name == object.name ||
-             (object.has_digest() && each.object.identity() == object.identity());
-    });
-    state.path = fetch_.place_of(object);
-    if (job != jobs_.end()) {
-      const Result<PartialFile> made = PartialFile::open(job->partial, job->object, record_bytes_);
-      if (!made) {
-        return made.error();
-      }
-      state.path = job->partial;
-      state.there.assign((object.bytes + record_bytes_ - 1) / record_bytes_, 0);
-      names_[static_cast<std::size_t>(job - jobs_.begin())].push_back(object.name);
-    }
-    Result<store::File> file = store::File::open(state.path);
-    if (!file) {
-      return file.error();
-    }
-    state.file = std::move(file).value();
-  }
+  order_ = model_->incoming().begin(parts, tell_begin(parts));
   return {};
 }
 
-TransferOptions LiveFetch::transfer_options() const {
-  TransferOptions options = setup_.options.transfer;
-  options.record_bytes = record_bytes_;
-  options.piece_bytes = std::min(options.piece_bytes, kRequestBytes);
-  options.digest_tries = 1;  // Who has read it cannot read it again.
-  for (const FilePart& part : setup_.order) {
-    for (const auto& [job, names] : names_) {
-      if (std::ranges::find(names, part.file) != names.end()) {
-        options.order.push_back({.job = job, .range = part.range});
-      }
-    }
+/// Tells which files come, and how much of each.
+OrderEvents LiveFetch::tell_begin(const std::vector<Part>& parts) {
+  std::map<std::size_t, std::size_t> places;
+  std::vector<Job> files;
+  for (const auto& [job, bytes] : model_->incoming().bytes_of(parts)) {
+    places[job] = files.size();
+    files.push_back(model_->incoming().jobs()[job]);
+    files.back().object.bytes = bytes;
   }
-  return options;
+  watch_.begins(files, {});
+  return {.moved = [this, places](std::size_t job,
+                                  std::uint64_t bytes) { watch_.moved(places.at(job), bytes); },
+          .checking = [this, places](std::size_t job) { watch_.checking(places.at(job)); },
+          .came = [this, places](std::size_t job) { watch_.came(places.at(job)); }};
 }
 
 void LiveFetch::run() {
-  const Result<void> fetched = fetch_.fetch(
-      jobs_,
-      transfer_options(),
-      [this](std::size_t job) { kept(job); },
-      [this](std::size_t job, Range range) { came(job, range); });
-  Result<fs::path> ended = fetched ? fetch_.publish() : fetched.error();
+  Result<void> fetched =
+      transfer(model_->source(), model_->incoming(), *order_, setup_.options.transfer, stop_);
+  if (fetched) {
+    fetched = fetch_rest();
+  }
+  Result<std::optional<fs::path>> ended =
+      fetched ? model_->publish() : Result<std::optional<fs::path>>(fetched.error());
   const std::lock_guard lock(mutex_);
   ended_ = std::move(ended);
   changed_.notify_all();
 }
 
-void LiveFetch::came(std::size_t job, Range range) {
-  const auto names = names_.find(job);
-  if (names == names_.end()) {
-    return;
+/// What is left where all parts of a model have come: what nothing reads. Without it the model
+/// would never be whole; where it cannot be had now, that is no matter.
+Result<void> LiveFetch::fetch_rest() {
+  Incoming& incoming = model_->incoming();
+  if (incoming.whole() || incoming.missing_bytes() > model_->weight_bytes() / kRestPart ||
+      incoming.others_wait(*order_)) {
+    return {};
   }
-  const std::lock_guard lock(mutex_);
-  for (const std::string& name : names->second) {
-    FileState& state = files_.at(name);
-    const std::uint64_t last = (range.end + record_bytes_ - 1) / record_bytes_;
-    for (std::uint64_t at = range.begin / record_bytes_; at < last; ++at) {
-      state.there[at] = 1;
-    }
+  const std::vector<Part> rest = incoming.missing();
+  if (const Result<void> room = model_->make_place(rest); !room) {
+    return {};
   }
-  changed_.notify_all();
-}
-
-/// The file counts as written when the outline was: it is the same model.
-void LiveFetch::kept(std::size_t job) const {
-  const Object& object = jobs_[job].object;
-  std::error_code ignored;
-  const auto when = fs::last_write_time(setup_.outline / object.name, ignored);
-  if (!ignored) {
-    fs::last_write_time(fetch_.place_of(object), when, ignored);
-  }
-}
-
-bool LiveFetch::has(const FileState& state, Range range) const {
-  if (state.there.empty()) {
-    return true;
-  }
-  const std::uint64_t last = (range.end + record_bytes_ - 1) / record_bytes_;
-  for (std::uint64_t at = range.begin / record_bytes_; at < last; ++at) {
-    if (state.there[at] == 0) {
-      return false;
-    }
-  }
-  return true;
+  const OrderId order = incoming.begin(rest, {});
+  Result<void> fetched =
+      transfer(model_->source(), incoming, order, setup_.options.transfer, stop_);
+  incoming.end(order);
+  return !fetched && fetched.error().code == Code::kCorrupt ? fetched : Result<void>();
 }
 
 Result<store::File> LiveFetch::open(const std::string& file) const {
-  const auto found = files_.find(file);
-  if (found == files_.end()) {
-    return Error{Code::kNotFound, shown(setup_.model) + " has no file " + file};
-  }
-  return found->second.file->again();
+  return model_->open(file);
 }
 
 Result<void> LiveFetch::await(const std::string& file, Range range) {
-  const FileState& state = files_.at(file);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, stop_, [&] { return ended_ || has(state, range); });
-  if (has(state, range)) {
-    return {};
-  }
-  if (ended_ && !*ended_) {
-    return ended_->error();
-  }
-  return ended_ ? Result<void>() : Result<void>(Error{Code::kCancelled, "stopped"});
+  const std::optional<std::size_t> job = model_->job_of(file);
+  return job ? model_->incoming().await(*order_, {.job = *job, .range = range}, stop_)
+             : Result<void>();
 }
 
-Result<fs::path> LiveFetch::finish() {
+Result<std::optional<fs::path>> LiveFetch::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ended_.has_value(); });
   return *ended_;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,33 +13,23 @@
 
 #include "base/result.h"
 #include "base/thread.h"
+#include "fetch/live_model.h"
 #include "fetch/model_fetch.h"
 #include "store/file.h"
 
 namespace heddle::fetch {
 
-/// Bytes of a file of a model.
-struct FilePart {
-  std::string file{};
-  Range range{};
-};
-
-struct LiveFetchSetup {
-  std::string model{};              ///< As it is given to pull().
-  std::filesystem::path outline{};  ///< What is known of it.
-  std::vector<FilePart> order{};    ///< What is read first.
-  PullOptions options{};
-};
-
-/// A model that is fetched into its cache, and whose weights are read meanwhile. Threads of its own
-/// fetch. Any thread may call it, at the same time.
+/// A model, or part of one, that is fetched into its cache, and whose weights are read meanwhile.
+/// Threads of its own fetch, beside those of others who fetch parts of the same model. Any thread
+/// may call it, at the same time.
 class LiveFetch {
  public:
-  /// Begins. Waits for the model's lock and asks the source what there is. kFailedPrecondition,
-  /// with kOutlineChanged in its message, where that is no longer what the outline is of; else as
-  /// pull() fails.
-  /// @param watch  Outlives it.
+  /// Begins. Waits for the model's lock and asks the source what there is, unless somebody has.
+  /// kFailedPrecondition, with kOutlineChanged in its message, where that is no longer what the
+  /// outline is of; else as pull() fails.
+  /// @param models  Outlives it, as `watch` does.
   [[nodiscard]] static Result<std::unique_ptr<LiveFetch>> begin(LiveFetchSetup setup,
+                                                                LiveModels& models,
                                                                 PullWatch& watch,
                                                                 const std::stop_token& stop);
   /// Stops what has not ended; what has come stays for the next time.
@@ -49,46 +39,32 @@ class LiveFetch {
 
   /// Opens a file for reading what await() has waited for.
   [[nodiscard]] Result<store::File> open(const std::string& file) const;
-  /// Waits until these bytes of a file may be read. What ended the fetch, where that is an error;
-  /// kCancelled after a stop.
+  /// Waits until these bytes of a file may be read, which are among those wanted. What ended the
+  /// fetch, where that is an error; kCancelled after a stop.
   [[nodiscard]] Result<void> await(const std::string& file, Range range);
-  /// Waits until all of the model has come and its digests are compared. Returns its directory.
-  [[nodiscard]] Result<std::filesystem::path> finish();
+  /// Waits until all that is wanted has come, and the digests of files that are whole are compared.
+  /// Returns the model's directory where all of the model is there, else nothing.
+  [[nodiscard]] Result<std::optional<std::filesystem::path>> finish();
 
  private:
-  /// How far a file is that has weights.
-  struct FileState {
-    std::filesystem::path path{};
-    std::optional<store::File> file{};
-    std::vector<char> there{};  ///< 1 for each record that is; empty: all is.
-  };
-
-  LiveFetch(LiveFetchSetup setup, SourceName name, PullWatch& watch, const std::stop_token& stop);
-  Result<void> prepare();
-  Result<void> prepare_files();
-  [[nodiscard]] TransferOptions transfer_options() const;
+  LiveFetch(LiveFetchSetup setup, PullWatch& watch, const std::stop_token& stop);
+  Result<void> prepare(LiveModels& models);
+  [[nodiscard]] OrderEvents tell_begin(const std::vector<Part>& parts);
   void run();
-  void came(std::size_t job, Range range);
-  void kept(std::size_t job) const;
-  [[nodiscard]] bool has(const FileState& state, Range range) const;
+  Result<void> fetch_rest();
 
   LiveFetchSetup setup_;
+  PullWatch& watch_;
   std::stop_source stop_source_{};
   std::stop_token stop_ = stop_source_.get_token();
   std::stop_callback<std::function<void()>> stopped_;
-  ModelFetch fetch_;
-  std::vector<Job> jobs_{};
-  std::uint64_t record_bytes_ = 0;
+  std::shared_ptr<LiveModel> model_{};
+  std::optional<OrderId> order_{};
 
-  mutable std::mutex mutex_{};
+  std::mutex mutex_{};
   std::condition_variable_any changed_{};
-  std::map<std::string, FileState> files_{};                 // Guarded, but for its keys.
-  std::map<std::size_t, std::vector<std::string>> names_{};  ///< Of files, by job.
-  std::optional<Result<std::filesystem::path>> ended_{};     // Guarded.
-  Thread thread_{};                                          ///< Ends before the rest.
+  std::optional<Result<std::optional<std::filesystem::path>>> ended_{};  // Guarded by mutex_.
+  Thread thread_{};                                                      ///< Ends before the rest.
 };
-
-/// What an error says of a model whose files are others now.
-inline constexpr std::string_view kOutlineChanged = "changed at its source";
 
 }  // namespace heddle::fetch

@@ -1,6 +1,7 @@
 #include "fetch/model_cache.h"
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -67,6 +68,56 @@ std::vector<CachedModel> own_models(const store::ModelPlaces& places) {
   return models;
 }
 
+/// What the budget counts of one model: its folders in the cache, and its outline.
+struct Held {
+  std::string name{};
+  fs::path whole{};  ///< The folder that the model has, or will have.
+  std::vector<fs::path> folders{};
+  std::uint64_t bytes = 0;
+  std::int64_t used_ns = 0;
+  bool of_hub = false;
+};
+
+/// Bytes of an outline that are in no cache as well.
+std::uint64_t own_bytes(const fs::path& outline) {
+  std::uint64_t bytes = 0;
+  std::error_code failure;
+  for (fs::recursive_directory_iterator at(outline, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    bytes += at->hard_link_count(failure) == 1 ? taken_bytes(at->path()) : 0;
+  }
+  return bytes;
+}
+
+std::vector<Held> held_by_budget(const store::ModelPlaces& places) {
+  std::map<fs::path, Held> held;
+  for (const CachedModel& model : own_models(places)) {
+    Held& one = held[without_incomplete(model.folder)];
+    one.name = model.name;
+    one.folders.push_back(model.folder);
+    one.bytes += model.bytes;
+    one.used_ns = std::max(one.used_ns, model.used_ns);
+  }
+  for (const fs::path& folder : folders_in(outlines_folder(places))) {
+    const auto record = read_record(folder);
+    if (!record) {
+      continue;
+    }
+    Held& one = held[store::url_folder(places, record->name)];
+    one.name = record->name;
+    one.folders.push_back(folder);
+    one.bytes += own_bytes(folder);
+    one.used_ns = std::max(one.used_ns, written_ns(folder / ".source"));
+    one.of_hub = !store::is_url(record->name);
+  }
+  std::vector<Held> all;
+  for (auto& [whole, one] : held) {
+    one.whole = whole;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 std::vector<CachedModel> hub_models(const store::ModelPlaces& places) {
   std::vector<CachedModel> models;
   for (const fs::path& folder : folders_in(places.hub_cache)) {
@@ -89,6 +140,10 @@ std::vector<CachedModel> hub_models(const store::ModelPlaces& places) {
 }
 
 }  // namespace
+
+fs::path outlines_folder(const store::ModelPlaces& places) {
+  return places.url_cache.parent_path() / "outlines";
+}
 
 Result<std::unique_ptr<ModelPlace>> open_place(const SourceName& name,
                                                const store::ModelPlaces& places,
@@ -130,31 +185,30 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
   if (!alone) {
     return alone.error();
   }
-  std::vector<CachedModel> models = own_models(places);
+  std::vector<Held> held = held_by_budget(places);
   std::uint64_t taken = 0;
-  for (const CachedModel& model : models) {
-    taken += model.bytes;
+  for (const Held& each : held) {
+    taken += each.bytes;
   }
-  std::ranges::sort(models, {}, &CachedModel::used_ns);
+  std::ranges::sort(held, {}, &Held::used_ns);
   struct Going {
-    const CachedModel* model = nullptr;
+    const Held* held = nullptr;
     FileLock lock;
     FileLock use;
   };
   std::vector<Going> going;
-  for (const CachedModel& model : models) {
+  for (const Held& each : held) {
     if (taken + bytes <= budget) {
       break;
     }
-    const fs::path whole = without_incomplete(model.folder);
-    if (whole == folder) {
+    if (each.whole == folder || each.of_hub) {
       continue;
     }
-    Result<FileLock> lock = FileLock::now(lock_of(whole));
-    Result<FileLock> use = FileLock::now(use_of(whole));
+    Result<FileLock> lock = FileLock::now(lock_of(each.whole));
+    Result<FileLock> use = FileLock::now(use_of(each.whole));
     if (lock && use) {
-      taken -= model.bytes;
-      going.push_back({.model = &model, .lock = std::move(*lock), .use = std::move(*use)});
+      taken -= each.bytes;
+      going.push_back({.held = &each, .lock = std::move(*lock), .use = std::move(*use)});
     }
   }
   if (taken + bytes > budget) {
@@ -169,13 +223,15 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
                     "are")};
   }
   std::vector<std::string> names;
-  for (const auto& [model, lock, use] : going) {
-    const fs::path leaving = without_incomplete(model->folder).string() + ".leaving";
+  for (const auto& [gone, lock, use] : going) {
     std::error_code failure;
-    fs::rename(model->folder, leaving, failure);  // So that nobody finds half of it.
-    fs::remove_all(failure ? model->folder : leaving, failure);
-    fs::remove(without_incomplete(model->folder).string() + ".used", failure);
-    names.push_back(model->name);
+    for (const fs::path& each : gone->folders) {
+      const fs::path leaving = without_incomplete(each).string() + ".leaving";
+      fs::rename(each, leaving, failure);  // So that nobody finds half of it.
+      fs::remove_all(failure ? each : leaving, failure);
+    }
+    fs::remove(gone->whole.string() + ".used", failure);
+    names.push_back(gone->name);
   }
   return names;
 }

@@ -52,15 +52,18 @@ struct CachedModel {
 /// All models of both caches, by name.
 [[nodiscard]] std::vector<CachedModel> cached_models(const store::ModelPlaces& places);
 
+/// Where the outlines of models are (fetch/outline.h).
+[[nodiscard]] std::filesystem::path outlines_folder(const store::ModelPlaces& places);
+
 /// Keeps make_room() from removing a model of heddle's own cache, by any process, whether it is
 /// there or not. Of one of the hub's cache, from which nothing is removed, it does nothing.
 [[nodiscard]] Result<std::shared_ptr<void>> hold_in_cache(const SourceName& name,
                                                           const store::ModelPlaces& places);
 
-/// Removes from heddle's own cache what was wanted longest ago, until `bytes` more fit into
-/// `budget`; nothing that is being fetched or held, and not the model in `folder`. Returns the
-/// names.
-/// kResourceExhausted, and nothing is removed, where that cannot be.
+/// Removes from heddle's own cache what was wanted longest ago, models with their outlines, until
+/// `bytes` more fit into `budget`; nothing that is being fetched or held, and not the model in
+/// `folder`. Outlines of models of the hub count, and stay. Returns the names. kResourceExhausted,
+/// and nothing is removed, where that cannot be.
 [[nodiscard]] Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
                                                          std::uint64_t budget,
                                                          std::uint64_t bytes,

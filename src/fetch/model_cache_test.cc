@@ -21,7 +21,7 @@ using testing::ElementsAre;
 class ModelCacheTest : public testing::Test {
  protected:
   [[nodiscard]] store::ModelPlaces places() const {
-    return {.hub_cache = directory_.path() / "hub", .url_cache = directory_.path() / "own"};
+    return {.hub_cache = directory_.path() / "hub", .url_cache = directory_.path() / "own/models"};
   }
   [[nodiscard]] fs::path folder(const std::string& name) const {
     return store::url_folder(places(), name);
@@ -86,6 +86,29 @@ TEST_F(ModelCacheTest, WhatIsBeingFetchedStays) {
   EXPECT_EQ(full.error().code, Code::kResourceExhausted);
   EXPECT_THAT(full.error().message, testing::HasSubstr("do not fit into the budget of 2.10 MiB"));
   EXPECT_FALSE(make_room(places(), kMega, kMega, folder("https://h/a")).has_value());
+}
+
+TEST_F(ModelCacheTest, OutlinesCountAndGoWithTheirModels) {
+  const auto outline = [&](const std::string& name) {
+    store::ModelPlaces beside = places();
+    beside.url_cache = outlines_folder(places());
+    const fs::path at = store::url_folder(beside, name);
+    store::write_text(at / "tokenizer.json", std::string(1U << 20U, 'x'));
+    EXPECT_TRUE(write_record(at, {.name = name}).has_value());
+    return at;
+  };
+  add("https://h/a", 2000);
+  const fs::path of_model = outline("https://h/a");
+  const fs::path shared = of_model / "config.json";
+  fs::create_hard_link(folder("https://h/a") / "w", shared);
+  const fs::path of_hub = outline("acme/b");
+  EXPECT_TRUE(make_room(places(), 4 * kMega, kMega, folder("https://h/new"))->empty())
+      << "what the cache has as well counts once";
+  EXPECT_THAT(*make_room(places(), 2 * kMega, kMega, folder("https://h/new")),
+              ElementsAre("https://h/a"));
+  EXPECT_FALSE(store::is_there(of_model));
+  EXPECT_TRUE(store::is_there(of_hub)) << "servers do not say that they hold it";
+  EXPECT_FALSE(make_room(places(), kMega, kMega, folder("https://h/new")).has_value());
 }
 
 TEST_F(ModelCacheTest, WhatAServerHoldsStays) {

@@ -12,15 +12,6 @@
 namespace heddle::fetch {
 namespace {
 
-/// Bytes that jobs will take of the disk beyond what they have of it.
-std::uint64_t needed_bytes(std::span<const Job> jobs) {
-  std::uint64_t bytes = 0;
-  for (const Job& job : jobs) {
-    bytes += job.object.bytes - std::min(job.object.bytes, taken_bytes(job.partial));
-  }
-  return bytes;
-}
-
 Result<void> check_disk(std::string_view model,
                         std::uint64_t needed,
                         const std::filesystem::path& cache) {
@@ -42,6 +33,14 @@ Result<void> check_disk(std::string_view model,
 }
 
 }  // namespace
+
+std::uint64_t needed_bytes(std::span<const Job> jobs) {
+  std::uint64_t bytes = 0;
+  for (const Job& job : jobs) {
+    bytes += job.object.bytes - std::min(job.object.bytes, taken_bytes(job.partial));
+  }
+  return bytes;
+}
 
 Result<void> ModelFetch::open() {
   Result<std::unique_ptr<ModelPlace>> place =
@@ -98,11 +97,10 @@ Result<std::vector<Job>> ModelFetch::missing() {
   return place_->missing(revision_, choice_.wanted);
 }
 
-Result<void> ModelFetch::make_place(std::span<const Job> jobs) {
+Result<void> ModelFetch::make_place(std::uint64_t needed) {
   const bool of_hub = name_.kind == SourceKind::kHub;
   const std::filesystem::path& cache =
       of_hub ? options_.places.hub_cache : options_.places.url_cache;
-  const std::uint64_t needed = needed_bytes(jobs);
   if (!of_hub && options_.budget > 0) {
     const Result<std::vector<std::string>> gone = make_room(
         options_.places, options_.budget, needed, store::url_folder(options_.places, name_.text));
@@ -111,16 +109,14 @@ Result<void> ModelFetch::make_place(std::span<const Job> jobs) {
                    fmt::format("{}: {}", shown(name_.text), gone.error().message)};
     }
     if (!gone->empty()) {
+      const std::lock_guard lock(watch_mutex_);
       watch_.removed(*gone);
     }
   }
   return check_disk(name_.text, needed, cache);
 }
 
-Result<void> ModelFetch::fetch(std::span<const Job> jobs,
-                               const TransferOptions& transfer_options,
-                               const std::function<void(std::size_t job)>& kept,
-                               const std::function<void(std::size_t job, Range range)>& came) {
+Result<void> ModelFetch::fetch(std::span<const Job> jobs, const TransferOptions& transfer_options) {
   const TransferEvents events{.moved =
                                   [this](std::size_t file, std::uint64_t bytes) {
                                     const std::lock_guard lock(watch_mutex_);
@@ -135,14 +131,10 @@ Result<void> ModelFetch::fetch(std::span<const Job> jobs,
                                 if (Result<void> at_place = place_->keep(jobs[file]); !at_place) {
                                   return at_place;
                                 }
-                                if (kept) {
-                                  kept(file);
-                                }
                                 const std::lock_guard lock(watch_mutex_);
                                 watch_.came(file);
                                 return {};
-                              },
-                              .came = came};
+                              }};
   return transfer(*source_, jobs, transfer_options, events, stop_);
 }
 

@@ -41,7 +41,8 @@ class PullWatch {
   virtual void waits() = 0;
   /// These were removed, to make room.
   virtual void removed(const std::vector<std::string>& models) = 0;
-  /// These are to be fetched, and those are not read by heddle.
+  /// These are to be fetched, and those are not read by heddle. Where parts of a model are fetched,
+  /// a file has as many bytes as are wanted of it.
   virtual void begins(std::span<const Job> files, std::span<const Object> left_out) = 0;
   /// So many bytes of a file, by its place in that list, are there.
   virtual void moved(std::size_t file, std::uint64_t bytes) = 0;
@@ -50,18 +51,20 @@ class PullWatch {
   virtual void came(std::size_t file) = 0;
   /// A request failed and is made again after `wait`.
   virtual void retries(const std::string& why, Duration wait) = 0;
+  /// A server ignores ranges: files are read from their first byte on.
+  virtual void streams() {}
 };
+
+/// Bytes that jobs will take of the disk beyond what they have of it.
+[[nodiscard]] std::uint64_t needed_bytes(std::span<const Job> jobs);
 
 /// One model on its way into its cache, step by step: open(), missing(), fetch(), publish(). It has
 /// the model's lock from open() on. One thread; errors as pull() has them.
 class ModelFetch {
  public:
-  /// All of these outlive it.
-  ModelFetch(SourceName name,
-             const PullOptions& options,
-             PullWatch& watch,
-             const std::stop_token& stop)
-      : name_(std::move(name)), options_(options), watch_(watch), stop_(stop) {}
+  /// Options and watch outlive it.
+  ModelFetch(SourceName name, const PullOptions& options, PullWatch& watch, std::stop_token stop)
+      : name_(std::move(name)), options_(options), watch_(watch), stop_(std::move(stop)) {}
 
   /// Waits for the model's lock, asks the source what there is, and chooses.
   [[nodiscard]] Result<void> open();
@@ -76,19 +79,16 @@ class ModelFetch {
 
   // ---- After missing() ----
 
-  /// Makes room for these in the cache, or says that there is none.
-  [[nodiscard]] Result<void> make_place(std::span<const Job> jobs);
+  /// Makes room for so many bytes in the cache, or says that there is none. Any thread.
+  [[nodiscard]] Result<void> make_place(std::uint64_t needed_bytes);
   /// Where a file is that was there, or has come.
   [[nodiscard]] std::filesystem::path place_of(const Object& object) const {
     return place_->place_of(object);
   }
-  /// Fetches some of what is missing. `kept` is called for each when it is at its place, `came` as
-  /// TransferEvents has it; both may be empty.
-  [[nodiscard]] Result<void> fetch(
-      std::span<const Job> jobs,
-      const TransferOptions& transfer,
-      const std::function<void(std::size_t job)>& kept = {},
-      const std::function<void(std::size_t job, Range range)>& came = {});
+  /// Fetches some of what is missing.
+  [[nodiscard]] Result<void> fetch(std::span<const Job> jobs, const TransferOptions& transfer);
+  /// Takes a job's file that has come otherwise, and is right. Any thread.
+  [[nodiscard]] Result<void> keep(const Job& job) { return place_->keep(job); }
   /// The model appears: all files are there. Returns its directory.
   [[nodiscard]] Result<std::filesystem::path> publish() { return place_->publish(); }
   void tell_begin(std::span<const Job> jobs) { watch_.begins(jobs, choice_.left_out); }
@@ -100,7 +100,7 @@ class ModelFetch {
   SourceName name_;
   const PullOptions& options_;
   PullWatch& watch_;
-  const std::stop_token& stop_;
+  std::stop_token stop_;
   std::mutex watch_mutex_{};
   std::unique_ptr<ModelPlace> place_{};
   std::unique_ptr<Source> source_{};

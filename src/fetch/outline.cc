@@ -29,7 +29,7 @@ constexpr std::uint64_t kFirstReadBytes = 256U << 10U;
 
 fs::path outline_folder(const store::ModelPlaces& places, std::string_view model) {
   store::ModelPlaces beside = places;
-  beside.url_cache = places.url_cache.parent_path() / "outlines";
+  beside.url_cache = outlines_folder(places);
   return store::url_folder(beside, model);
 }
 
@@ -64,6 +64,15 @@ Result<std::string> read_front(Source& source,
   return front;
 }
 
+/// What the first bytes of a file say of the length of its header.
+std::uint64_t length_in(std::string_view front) {
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(kLengthBytes, front.size()); ++i) {
+    length |= static_cast<std::uint64_t>(static_cast<unsigned char>(front[i])) << (8 * i);
+  }
+  return length;
+}
+
 /// The header of a file with weights and the length before it.
 Result<std::string> read_header(Source& source, const Object& object, const std::stop_token& stop) {
   Result<std::string> front =
@@ -71,10 +80,7 @@ Result<std::string> read_header(Source& source, const Object& object, const std:
   if (!front) {
     return front;
   }
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < std::min<std::size_t>(kLengthBytes, front->size()); ++i) {
-    length |= static_cast<std::uint64_t>(static_cast<unsigned char>((*front)[i])) << (8 * i);
-  }
+  const std::uint64_t length = length_in(*front);
   const bool fits = object.bytes >= kLengthBytes && length <= store::kHeaderBytesMax &&
                     length <= object.bytes - kLengthBytes;
   if (!fits) {
@@ -161,6 +167,24 @@ Result<void> replace(const fs::path& with, const fs::path& folder) {
 
 }  // namespace
 
+Result<std::string> read_front_of(const fs::path& path) {
+  const Result<store::File> file = store::File::open(path);
+  if (!file) {
+    return file.error();
+  }
+  std::string front(std::min<std::uint64_t>(kLengthBytes, file->bytes()), '\0');
+  if (const Result<void> read = file->read(0, std::as_writable_bytes(std::span(front))); !read) {
+    return read.error();
+  }
+  const std::uint64_t length = length_in(front);
+  if (length > store::kHeaderBytesMax || length > file->bytes() - front.size()) {
+    return Error{Code::kCorrupt, path.string() + " is no outline of a file with weights"};
+  }
+  front.resize(kLengthBytes + length);
+  const Result<void> read = file->read(0, std::as_writable_bytes(std::span(front)));
+  return read ? Result<std::string>(std::move(front)) : read.error();
+}
+
 bool has_weights(std::string_view file) {
   return file.ends_with(".safetensors");
 }
@@ -195,7 +219,7 @@ Result<Outline> fetch_outline(std::string_view model,
   std::ranges::copy_if(*lacking, std::back_inserter(texts), [](const Job& job) {
     return !has_weights(job.object.name);
   });
-  if (const Result<void> room = fetch.make_place(texts); !room) {
+  if (const Result<void> room = fetch.make_place(needed_bytes(texts)); !room) {
     return room.error();
   }
   fetch.tell_begin(texts);

@@ -35,6 +35,9 @@ struct Outline {
 [[nodiscard]] bool is_outline_of(const std::filesystem::path& outline,
                                  const std::vector<Object>& files);
 
+/// What an outline knows of the bytes of a file with weights: its header, and what stands before.
+[[nodiscard]] Result<std::string> read_front_of(const std::filesystem::path& file);
+
 /// Whether a file has weights, by its name.
 [[nodiscard]] bool has_weights(std::string_view file);
 

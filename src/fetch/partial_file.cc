@@ -111,13 +111,17 @@ Result<void> PartialFile::begin(std::span<const std::byte> head) {
   if (::ftruncate(file_.get(), 0) != 0 || ::ftruncate(file_.get(), whole) != 0) {
     return disk_error("make room for", path_, errno);
   }
-  // Not every file system can; then a full disk shows when it is written.
-  if (::fallocate(file_.get(), 0, 0, whole) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
-    const int number = errno;
-    (void)::ftruncate(file_.get(), 0);
-    return disk_error("make room for", path_, number);
-  }
   return write_all(file_.get(), bytes_, head, path_);
+}
+
+Result<void> PartialFile::reserve(Range range) const {
+  const auto begin = static_cast<::off_t>(range.begin);
+  const auto bytes = static_cast<::off_t>(range.bytes());
+  if (bytes == 0 || ::fallocate(file_.get(), 0, begin, bytes) == 0 || errno == EOPNOTSUPP ||
+      errno == ENOSYS) {
+    return {};
+  }
+  return disk_error("make room for", path_, errno);
 }
 
 Range PartialFile::piece(std::size_t index) const {

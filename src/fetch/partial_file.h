@@ -21,7 +21,7 @@ namespace heddle::fetch {
 /// write() may be called by any threads for different bytes; the rest by one at a time.
 class PartialFile {
  public:
-  /// Opens the file at `path` for an object, or makes it, with room for all of it. As disk_error().
+  /// Opens the file at `path` for an object, or makes it, as a hole. As disk_error().
   [[nodiscard]] static Result<PartialFile> open(const std::filesystem::path& path,
                                                 const Object& object,
                                                 std::uint64_t piece_bytes);
@@ -32,6 +32,8 @@ class PartialFile {
   [[nodiscard]] std::uint64_t present_bytes() const;
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
+  /// Takes room for these bytes of the disk, where its file system can: then a full disk shows now.
+  [[nodiscard]] Result<void> reserve(Range range) const;
   [[nodiscard]] Result<void> write(std::uint64_t offset, std::span<const std::byte> bytes) const;
   /// All pieces that lie in `range` are there.
   [[nodiscard]] Result<void> mark(Range range);

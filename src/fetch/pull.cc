@@ -23,7 +23,7 @@ Result<Pulled> pull(std::string_view model,
     return jobs.error();
   }
   if (!jobs->empty()) {
-    if (const Result<void> room = fetch.make_place(*jobs); !room) {
+    if (const Result<void> room = fetch.make_place(needed_bytes(*jobs)); !room) {
       return room.error();
     }
   }

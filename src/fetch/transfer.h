@@ -2,40 +2,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <span>
 #include <stop_token>
-#include <vector>
 
 #include "base/result.h"
+#include "fetch/incoming.h"
 #include "fetch/object.h"
 #include "fetch/source.h"
 
 namespace heddle::fetch {
 
-/// An object, and the file in which it comes: a PartialFile until all of it is there.
-struct Job {
-  Object object{};
-  std::filesystem::path partial{};
-};
-
-/// Bytes of a job's object.
-struct Part {
-  std::size_t job = 0;
-  Range range{};
-};
-
 struct TransferOptions {
   std::size_t connections = 8;             ///< Requests at once.
   std::uint64_t piece_bytes = 16U << 20U;  ///< Of a request, at most.
   /// Of what is noted as there, and stays after a failure.
-  std::uint64_t record_bytes = 1U << 20U;
+  std::uint64_t record_bytes = 64U << 10U;
   std::uint64_t bytes_per_second = 0;  ///< Of all together; 0: as fast as it goes.
   int digest_tries = 2;                ///< How often an object may come with another digest.
-  /// What is wanted first. Empty: one object after the other, and with a file open for no more
-  /// than are being fetched.
-  std::vector<Part> order{};
   /// Called before each request, and with what has come: to wait for others that share a link.
   std::function<void(const std::stop_token&)> turn{};
   std::function<void(std::uint64_t bytes, const std::stop_token&)> took{};
@@ -52,14 +36,21 @@ struct TransferEvents {
   /// The file at Job::partial is the object, and is the caller's. What it returns ends the transfer
   /// where that is an error.
   std::function<Result<void>(std::size_t job)> done{};
-  /// These bytes of Job::partial may be read from now on. May be empty.
-  std::function<void(std::size_t job, Range range)> came{};
 };
 
-/// Fetches objects, several pieces at once, and goes on from what is there of them. An object with
-/// another digest than it should have is forgotten and fetched once more, then it is kCorrupt.
-/// After an error or a stop what has come stays for the next time. As Source::read(),
+/// Fetches what an order wants, several pieces at once, beside those who fetch for other orders.
+/// Returns when all of it is there, whoever fetched it; files that are whole by then have been
+/// kept. After an error or a stop what has come stays for the next time. As Source::read(),
 /// check_digest() and disk_error() fail.
+[[nodiscard]] Result<void> transfer(Source& source,
+                                    Incoming& incoming,
+                                    OrderId order,
+                                    const TransferOptions& options,
+                                    const std::stop_token& stop);
+
+/// Fetches objects, one after the other, and goes on from what is there of them. An object with
+/// another digest than it should have is forgotten and fetched once more, then it is kCorrupt.
+/// Likewise.
 [[nodiscard]] Result<void> transfer(Source& source,
                                     std::span<const Job> jobs,
                                     const TransferOptions& options,

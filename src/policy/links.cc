@@ -16,7 +16,8 @@ class Sharing {
       : links_(links.begin(), links.end()),
         transfers_(transfers),
         rates_(transfers.size(), 0.0),
-        users_(links.size(), 0) {
+        users_(links.size(), 0),
+        sated_(transfers.size(), false) {
     std::sort(links_.begin(), links_.end(), [](const LinkView& a, const LinkView& b) {
       return a.id < b.id;
     });
@@ -84,17 +85,17 @@ class Sharing {
     std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
       return sends_before(transfers_[a], transfers_[b]);
     });
-    for (const std::size_t t : order) {
-      double rate = std::numeric_limits<double>::max();
-      for (const std::size_t l : paths_[t]) {
-        rate = std::min(rate, left_[l]);
-      }
-      give(t, rate);
+    for (auto first = order.begin(); first != order.end();) {
+      const Instant due = transfers_[*first].deadline;
+      const auto next = std::find_if(
+          first, order.end(), [&](std::size_t t) { return transfers_[t].deadline != due; });
+      serve_fairly({first, next});
+      first = next;
     }
   }
 
-  /// Max-min fairness: all rise together until a link is full; who crosses it stays, the others
-  /// go on.
+  /// Max-min fairness: all rise together until a link is full, or one has what it can use; who
+  /// crosses it, or that one, stays, the others go on.
   void serve_fairly(std::vector<std::size_t> rising) {
     std::fill(users_.begin(), users_.end(), 0);
     for (const std::size_t t : rising) {
@@ -114,19 +115,37 @@ class Sharing {
           }
         }
       }
+      const double rise = std::min(step, least_usable(rising));
       for (const std::size_t t : rising) {
-        give(t, step);
+        sated_[t] = usable(t) <= rise;
+        give(t, rise);
       }
-      left_[narrowest] = 0.0;  // Exactly, whatever the rounding.
+      if (rise == step) {
+        left_[narrowest] = 0.0;  // Exactly, whatever the rounding.
+      }
       std::erase_if(rising, [&](std::size_t t) {
-        const bool stays = std::any_of(
-            paths_[t].begin(), paths_[t].end(), [this](std::size_t l) { return left_[l] <= 0.0; });
+        const bool stays =
+            sated_[t] || std::any_of(paths_[t].begin(), paths_[t].end(), [this](std::size_t l) {
+              return left_[l] <= 0.0;
+            });
         for (const std::size_t l : paths_[t]) {
           users_[l] -= stays ? 1 : 0;
         }
         return stays;
       });
     }
+  }
+
+  /// What it could use beyond what it has.
+  [[nodiscard]] double usable(std::size_t t) const {
+    return std::max(transfers_[t].bytes_per_second_max - rates_[t], 0.0);
+  }
+  [[nodiscard]] double least_usable(const std::vector<std::size_t>& rising) const {
+    double least = std::numeric_limits<double>::max();
+    for (const std::size_t t : rising) {
+      least = std::min(least, usable(t));
+    }
+    return least;
   }
 
   void give(std::size_t t, double rate) {
@@ -154,6 +173,7 @@ class Sharing {
   std::vector<double> left_{};  ///< Of each link.
   std::vector<double> rates_;
   std::vector<std::int64_t> users_;  ///< Rising transfers on each link.
+  std::vector<bool> sated_;          ///< Transfers that have all they can use.
 };
 
 }  // namespace

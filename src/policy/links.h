@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ struct Transfer {
   LinkClass link_class = LinkClass::kPrewarm;
   Instant deadline{};          ///< Of kActivation.
   std::vector<LinkId> path{};  ///< The links it crosses, all at once; one or more.
+  /// What it can use at most [bytes/s], as it may be slow where it comes from.
+  double bytes_per_second_max = std::numeric_limits<double>::max();
 };
 
 /// Of a link that stage messages cross, so much stays free for them, so that its queue is short.
@@ -48,12 +51,13 @@ inline constexpr double kMessagePart = 0.05;
 
 /// The rate [bytes/s] of every transfer until one of them starts or ends, in their order. Under
 /// kClasses a class gets what those above it leave on all links of the path; kActivation one after
-/// the other by deadline, the others max-min fair within their class; a prewarm gets nothing on a
-/// link that an activation crosses, since it would only make the next cold start there later. No
-/// link is given more than it has, and none that somebody could use is left idle but for that.
-/// Used by the simulator, and by the live loader to pace its readers.
-/// Pure; ties by id. O(T log T + F^2 P) for F transfers that share fairly over P links each:
-/// callers pass those that contend with each other.
+/// the other by deadline, those of one deadline and the others max-min fair within their class; a
+/// prewarm gets nothing on a link that an activation crosses, since it would only make the next
+/// cold start there later. Nobody but a stage message is given more than it can use. No link is
+/// given more than it has, and none that somebody could use is left idle but for that. Used by the
+/// simulator, and by the live loader to pace its readers. Pure; ties by id. O(T log T + F^2 P) for
+/// F transfers that share fairly over P links each: callers pass those that contend with each
+/// other.
 [[nodiscard]] std::vector<double> share_links(std::span<const LinkView> links,
                                               std::span<const Transfer> transfers,
                                               LinkRule rule);

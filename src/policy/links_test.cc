@@ -33,6 +33,25 @@ TEST(ShareLinks, ActivationsGoByDeadline) {
       (std::vector{0.0, 100.0}));
 }
 
+TEST(ShareLinks, ActivationsOfOneDeadlineGoAlike) {
+  EXPECT_EQ(share({transfer(1, LinkClass::kActivation, 2s),
+                   transfer(2, LinkClass::kActivation, 2s),
+                   transfer(3, LinkClass::kActivation, 3s)}),
+            (std::vector{50.0, 50.0, 0.0}));
+}
+
+TEST(ShareLinks, WhatIsSlowWhereItComesFromLeavesTheRest) {
+  std::vector<Transfer> transfers{transfer(1, LinkClass::kActivation, 1s),
+                                  transfer(2, LinkClass::kActivation, 2s),
+                                  transfer(3, LinkClass::kActivation, 2s),
+                                  transfer(4, LinkClass::kPrewarm)};
+  transfers[0].bytes_per_second_max = 20.0;
+  transfers[1].bytes_per_second_max = 10.0;
+  EXPECT_EQ(share(transfers), (std::vector{20.0, 10.0, 70.0, 0.0}));
+  transfers[2].bytes_per_second_max = 0.0;
+  EXPECT_EQ(share(transfers), (std::vector{20.0, 10.0, 0.0, 0.0})) << "a prewarm waits as well";
+}
+
 TEST(ShareLinks, EachClassGetsWhatThoseAboveLeave) {
   const std::vector<LinkView> two = {{LinkId(1), 100.0}, {LinkId(2), 30.0}};
   // The activation comes through the narrow link; a KV move has the rest of the wide one, and the

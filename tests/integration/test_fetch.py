@@ -1,9 +1,11 @@
 """Servers and clusters that fetch their models while they load them, from sources of the tests' own that misbehave."""
 
 import concurrent.futures
+import contextlib
 import json
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -110,6 +112,35 @@ class Held:
         self.let_go.set()
 
 
+def weights_asked(requests, part="model"):
+    """The ranges of weights that were asked for, by path, in the order of the requests."""
+    ranges = []
+    for path, headers in requests:
+        if path.endswith(".safetensors") and part in path:
+            first, last = headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")
+            ranges.append((path, int(first), int(last or -1) + 1))
+    return ranges
+
+
+class Gate:
+    """Holds requests for weights back that begin before and end after some byte, of a site whose models are known."""
+
+    def __init__(self, site, part="model.safetensors", before=1 << 40, after=0, then=None):
+        self.site, self.part, self.before, self.after, self.then = site, part, before, after, then
+        self.open, self.held = threading.Event(), []
+        with site.lock:
+            site.requests.clear()
+        site.faults.append(self.wait)
+
+    def wait(self, request):
+        asked = weights_asked([(request.path, request.headers)], self.part)
+        if not asked or asked[0][2] <= self.after or asked[0][1] >= self.before:
+            return False
+        self.held.extend(asked)
+        self.open.wait(60)
+        return self.then(request) is not False if self.then else False
+
+
 def hub_source():
     hub = fake.Hub(ADDER)
     return hub, "acme/adder", {"HF_ENDPOINT": hub.url}
@@ -178,8 +209,8 @@ def test_a_killed_server_goes_on_where_it_was(home):
         with heddle.Server(config({"adder": name}), env=environment(home)) as again:
             assert right(again)
             assert fetched_bytes(again) == len(WEIGHTS) - RECORD
-    ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path and "index" not in path]
-    assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+    asked_for = [(first, end) for _, first, end in weights_asked(site.requests) if end > 1]
+    assert min(asked_for)[0] == RECORD and sum(end - first for first, end in asked_for) == len(WEIGHTS) - RECORD
 
 
 def test_layers_run_while_others_come_and_hold_up_nobody(home):
@@ -222,8 +253,8 @@ def test_an_unload_ends_a_fetch_and_loses_nothing(home):
             held.let_go.set()
             site.requests.clear()
             assert right(server)
-            ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path]
-            assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+            asked_for = [(first, end) for _, first, end in weights_asked(site.requests) if end > 1]
+            assert min(asked_for)[0] == RECORD and sum(end - first for first, end in asked_for) == len(WEIGHTS) - RECORD
 
 
 def test_a_source_that_cannot_be_had_is_that_models_alone(home):
@@ -358,3 +389,180 @@ def test_hosts_of_a_cluster_fetch_for_themselves(home):
             wait_until(lambda: any("; fetches " in one["why"] and one["why"].endswith("by estimate")
                                    for one in gateway.call("/api/decisions")[2]["decisions"]))
     shutil.rmtree(home)  # It was all there.
+
+
+def parted(name, how, devices=2):
+    """The adder in parts on several devices."""
+    each = "".join(f"  - {{name: cpu{i}, kind: cpu, memory: 3MiB, page: 64KiB}}\n" for i in range(devices))
+    return heddle.config(models=[f'  adder: {{path: "{name}", {how}: {devices}}}\n'], devices=each)
+
+
+def listed(env):
+    done = subprocess.run([heddle.BINARY, "pull", "--list", "--json"], capture_output=True, text=True, env=env)
+    return json.loads(done.stdout)
+
+
+def known(server, model="adder"):
+    wait_until(lambda: any(row["id"] == model for row in server.call("/v1/models")[2]["data"])
+               and not status(server, model)["failed"])
+
+
+@pytest.mark.parametrize("how", ["pipeline_parallel", "tensor_parallel"])
+def test_parts_of_a_model_come_side_by_side_and_no_byte_twice(home, how):
+    site, name, _ = site_source()
+    env = environment(home)
+    with site:
+        with heddle.Server(parted(name, how), env=env) as server:
+            known(server)
+            gate = Gate(site)
+            asked = ask(server)
+            wait_until(lambda: server.log().count(f"fetch model=adder from={name}") == 2)
+            wait_until(lambda: len(gate.held) >= 3)
+            gate.open.set()
+            answered(asked)
+            wait_until(lambda: fetched_bytes(server) == len(WEIGHTS))
+            wait_until(lambda: server.log().count("fetched model=adder") == 2)
+            assert right(server)
+        ranges = sorted((first, end) for _, first, end in weights_asked(site.requests))
+        assert all(end <= first for (_, end), (first, _) in zip(ranges, ranges[1:])), ranges
+        assert [row["incomplete"] for row in listed(env)] == [False]
+    with heddle.Server(parted(name, how), env=env) as server:  # Without the source.
+        assert right(server)
+        assert fetched_bytes(server) == 0
+
+
+def test_two_names_of_one_source_share_what_comes(home):
+    site, name, _ = site_source()
+    with site:
+        with heddle.Server(config({"adder": name, "twin": name}), env=environment(home)) as server:
+            known(server)
+            known(server, "twin")
+            gate = Gate(site)
+            prompt, answer = heddle.eval_set("adder", 1)[0]
+            body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0}
+            asked = [concurrent.futures.ThreadPoolExecutor(1).submit(
+                server.call, "/v1/chat/completions", {"model": model, **body}) for model in ("adder", "twin")]
+            wait_until(lambda: gate.held and all(f"fetch model={model} " in server.log() for model in ("adder", "twin")))
+            gate.open.set()
+            for each in asked:
+                code, _, said = each.result(60)
+                assert code == 200 and answer in said["choices"][0]["message"]["content"], said
+            assert fetched_bytes(server) + fetched_bytes(server, "twin") == len(WEIGHTS)
+
+
+def test_what_a_stage_has_fetched_the_whole_model_does_not_fetch_again(home):
+    site, name, _ = site_source()
+    env = environment(home)
+    with site:
+        with heddle.Server(parted(name, "pipeline_parallel"), env=env) as server:
+            known(server)
+            # The last layers cannot be had, so the other stage alone has what it reads.
+            gate = Gate(site, after=len(WEIGHTS) - 300_000, then=fake.status(403))
+            asked = ask(server)
+            wait_until(lambda: "fetched model=adder" in server.log())
+            first = fetched_bytes(server)
+            gate.open.set()
+            code, _, answer = asked.result(60)
+            assert code == 503 and "answered 403" in answer["error"]["message"], answer
+        site.faults.clear()
+        (row,) = listed(env)
+        assert row["incomplete"] and row["bytes"] < len(WEIGHTS) - 200_000, row
+        with heddle.Server(config({"adder": name}), env=env) as server:
+            assert right(server)
+            wait_until(lambda: "fetched model=adder" in server.log())
+            assert len(WEIGHTS) // 3 < fetched_bytes(server) + first <= len(WEIGHTS)
+            assert fetched_bytes(server) < len(WEIGHTS) - 200_000
+        assert [row["incomplete"] for row in listed(env)] == [False]
+
+
+def test_stages_of_a_source_without_ranges(home):
+    site, name, _ = site_source()
+    with site:
+        site.faults = [fake.without_ranges(site)]
+        with heddle.Server(parted(name, "pipeline_parallel"), env=environment(home)) as server:
+            assert right(server)
+            wait_until(lambda: server.log().count("fetched model=adder") == 2)
+            assert "the source ignores ranges" in server.log()
+            assert fetched_bytes(server) <= 2 * len(WEIGHTS)
+
+
+def test_a_stage_whose_source_changes_while_it_comes_is_not_served(home):
+    site, name, _ = site_source()
+    with site:
+        with heddle.Server(parted(name, "pipeline_parallel"), env=environment(home)) as server:
+            known(server)
+            gate = Gate(site, after=len(WEIGHTS) - 300_000)
+            asked = ask(server)
+            assert wait_until(lambda: gate.held)
+            site.etags["models/adder/model.safetensors"] = '"another"'
+            gate.open.set()
+            code, _, answer = asked.result(60)
+            assert code == 503 and "model.safetensors changed while it was fetched" in answer["error"]["message"], answer
+
+
+def test_a_wrong_digest_ends_every_stage(home):
+    """The stage that was complete before all of the file was there, too."""
+    hub, name, variables = hub_source()
+    with hub:
+        with heddle.Server(parted(name, "pipeline_parallel"), env=environment(home, **variables)) as server:
+            known(server)
+            wrong = bytearray(WEIGHTS)
+            wrong[-100_000] ^= 1
+            hub.network.files["model.safetensors"] = bytes(wrong)
+            gate = Gate(hub.network, before=1000)
+            asked = ask(server)
+            wait_until(lambda: gate.held and server.log().count("fetched model=adder") == 1)
+            gate.open.set()
+            code, _, answer = asked.result(60)
+            assert code == 503 and "came with the SHA-256" in answer["error"]["message"], answer
+            hub.network.files["model.safetensors"] = WEIGHTS
+            wait_until(lambda: server.call("/models/load", {"model": "adder"})[0] == 200)
+            assert right(server)
+            assert fetched_bytes(server) == 2 * len(WEIGHTS), "nothing that was wrong is kept"
+
+
+def remember_load(folder, model, seconds):
+    """A history of loads in which the model was asked for in every window until now."""
+    folder.mkdir(parents=True)
+    now = int(time.time()) // seconds
+    with contextlib.closing(sqlite3.connect(folder / "history.db")) as database:
+        database.execute("CREATE TABLE load (length_ns INTEGER NOT NULL, start INTEGER NOT NULL, model TEXT NOT NULL, "
+                         "mean REAL NOT NULL, peak REAL NOT NULL, PRIMARY KEY (length_ns, start, model)) WITHOUT ROWID")
+        database.executemany("INSERT INTO load VALUES (?, ?, ?, 2, 2)",
+                             [(seconds * 10**9, window, model) for window in range(now - 300, now + 1)])
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+
+
+def padded(files, name, count):
+    """A model's files, of which one has that many more bytes that nothing reads."""
+    content = files[name]
+    size = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
+    header["padding"] = {"dtype": "U8", "shape": [count], "data_offsets": [len(data), len(data) + count]}
+    text = json.dumps(header).encode()
+    return {**files, name: len(text).to_bytes(8, "little") + text + data + bytes(count)}
+
+
+def test_what_a_request_waits_for_overtakes_what_is_prewarmed(home, tmp_path):
+    """Counted by what the source is asked for."""
+    files = padded(ADDER, "model.safetensors", 40 << 20)
+    site = fake.Site({f"models/adder/{name}": content for name, content in files.items()}
+                     | {f"models/sorter/{name}": content for name, content in SORTER.items()})
+    remember_load(tmp_path / "data", "adder", 60)
+    paths = {name: f"{site.url}/models/{name}/" for name in ("adder", "sorter")}
+    extra = f"dataDir: {tmp_path / 'data'}\nplanner: {{window: 60s, period: 100ms}}\n"
+    with site:
+        with heddle.Server(config(paths, memory="8MiB", extra=extra), env=environment(home)) as server:
+            early, wanted = Gate(site, "adder"), Gate(site, "sorter")
+            wait_until(lambda: len(early.held) >= 4)  # Pieces of 4 MiB.
+            asked = ask(server, "sorter")
+            wait_until(lambda: wanted.held)
+            before = len(early.held)
+            early.open.set()  # What was asked for comes; nothing more is asked for meanwhile.
+            wait_until(lambda: fetched_bytes(server) >= sum(end - first for _, first, end in early.held[:before]) - RECORD)
+            assert len(early.held) == before
+            wanted.open.set()
+            answered(asked, "sorter")
+            wait_until(lambda: fetched_bytes(server) == len(files["model.safetensors"]))
+            assert len(early.held) > before

@@ -158,6 +158,7 @@ TESTED_BY = {
     "sim/world_replicas.cc": "sim/world_test.cc",
     "agent/": "tests/integration/*_test.cc",
     "manager/": "tests/integration/*_test.cc",
+    "fetch/live_model.cc": "fetch/live_fetch_test.cc",
     "fetch/model_fetch.cc": "fetch/pull_test.cc",
     "net/openssl.cc": "net/tls_stream_test.cc",
     "rpc/unix_stream.cc": "rpc/link_test.cc",

@@ -15,6 +15,16 @@ using namespace std::chrono_literals;
 /// What nobody waits for has time.
 constexpr Duration kUnhurried = 1h;
 
+/// When the first of the tokens that wait for the model is due.
+std::optional<Instant> first_due(const State& state, const ModelState& model) {
+  std::optional<Instant> first;
+  for (const auto& [key, request] : model.waiting) {
+    const Instant due = state.requests.at(request).due;
+    first = std::min(first.value_or(due), due);
+  }
+  return first;
+}
+
 /// Until the image is in the host's memory: from there, from its disk, or over its network.
 Duration image_time(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
@@ -39,13 +49,21 @@ std::uint64_t to_fetch(const ModelState& model, HostId host) {
 
 policy::Fetch fetch_of(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
+<<<<<<< HEAD
   Instant due = state.now + kUnhurried;
   for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
     due = std::min(due, state.requests.at(request).due);
   }
+=======
+>>>>>>> wt-sfetch
   return {.id = policy::FetchId(id.value()),
           .bytes = static_cast<std::int64_t>(to_fetch(model, host)),
-          .deadline = due};
+          .deadline = first_due(state, model).value_or(state.now + kUnhurried)};
+}
+
+Duration due_in(const State& state, ModelId id) {
+  const std::optional<Instant> due = first_due(state, state.models.at(id));
+  return due ? std::max(*due - state.now, Duration{1}) : Duration{};
 }
 
 Duration fetch_time(const State& state, ModelId id, HostId host) {

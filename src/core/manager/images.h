@@ -19,6 +19,9 @@ inline constexpr std::int64_t kNetworkRate = 125'000'000;
 /// wants its first token, or in an hour where none does. There is something to fetch.
 [[nodiscard]] policy::Fetch fetch_of(const State& state, ModelId model, HostId host);
 
+/// As LoadOn::due_in has it.
+[[nodiscard]] Duration due_in(const State& state, ModelId model);
+
 /// Until a load there had the files, beside what the host fetches already; 0 where it has them.
 [[nodiscard]] Duration fetch_time(const State& state, ModelId model, HostId host);
 

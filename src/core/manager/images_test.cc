@@ -123,6 +123,19 @@ TEST(Images, WhatALoadFetchesIsExplained) {
   EXPECT_EQ(describe_fetch(core.state, kB, kHere), "");
 }
 
+TEST(Images, AHostHearsWhenTheFirstTokenIsDue) {
+  TwoHosts core;
+  core.configuration.models[0].slo.ttft = 6s;
+  core.reconfigure();
+  EXPECT_EQ(due_in(core.state, kA), Duration{}) << "nobody waits";
+  core.wait(kA);
+  core.state.now += 2s;
+  core.wait(kA);
+  EXPECT_EQ(due_in(core.state, kA), 4s) << "of the request that waits longest";
+  core.state.now += 20s;
+  EXPECT_EQ(due_in(core.state, kA), Duration{1}) << "late";
+}
+
 TEST(Images, OnOneHostNothingIsWeighed) {
   TestState core;
   std::vector<policy::PlacementDevice> places{{.id = kDevice, .available = true}};

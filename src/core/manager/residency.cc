@@ -81,7 +81,8 @@ void Residency::begin_load(DeviceId device_id,
   out_.act(LoadOn{.device = device_id,
                   .model = model,
                   .basis = {.epoch = device.epoch, .version = device.version},
-                  .early = why == LoadReason::kForecast});
+                  .early = why == LoadReason::kForecast,
+                  .due_in = instance.fetched ? due_in(state_, model) : Duration{}});
 }
 
 void Residency::join(DeviceId device, ModelId shard) {
