@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "manager/blocks.h"
+
 namespace heddle::manager {
 
 namespace {
@@ -61,7 +63,7 @@ const host::Offer* ConfiguredModel::offer() const {
 
 std::optional<Error> ConfiguredModel::failure() const {
   if (offer() != nullptr) {
-    return std::nullopt;
+    return blocks ? std::nullopt : std::optional(blocks.error());
   }
   return offers.empty() ? Error{Code::kUnavailable, "no host has said yet whether it can serve it"}
                         : offers.begin()->second.failure;
@@ -92,7 +94,8 @@ const host::Assignment* ModelRegistry::remembered(const ConfiguredModel& model) 
   return nullptr;
 }
 
-void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
+void ModelRegistry::assign(std::vector<ConfiguredModel> models,
+                           const std::map<HostId, host::HostFacts>& hosts) {
   for (ConfiguredModel& model : models) {
     const auto named = std::ranges::find_if(
         models_, [&](const auto& other) { return other.config.id == model.config.id; });
@@ -112,6 +115,9 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
     while (offer != nullptr && model.shards.size() + 1 < offer->ranks.size()) {
       model.shards.emplace_back(++ids_given_);
     }
+    std::map<HostId, host::Offer> taken = model.offers;
+    std::erase_if(taken, [&](const auto& entry) { return !model.served_by(entry.first); });
+    model.blocks = find_blocks(taken, hosts);
   }
   models_ = std::move(models);
 }

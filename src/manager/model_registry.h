@@ -23,6 +23,8 @@ struct ConfiguredModel {
   std::string digest{};
   ModelId id{};
   std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
+  /// Of a sharded model: where it can be, as find_blocks() has it, or why nowhere.
+  Result<std::vector<host::Block>> blocks = std::vector<host::Block>{};
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Whether the host takes part in serving it.
@@ -41,8 +43,9 @@ class ModelRegistry {
   /// What a host calls its models already, as a manager before this one had it: ids that go on to
   /// mean what they do.
   void remember(const std::vector<host::Assignment>& assigned);
-  /// Takes over `models` and gives them ids.
-  void assign(std::vector<ConfiguredModel> models);
+  /// Takes over `models` and gives them ids. `hosts`: what those are that have offered them.
+  void assign(std::vector<ConfiguredModel> models,
+              const std::map<HostId, host::HostFacts>& hosts = {});
 
   /// In the order of the configuration.
   [[nodiscard]] const std::vector<ConfiguredModel>& models() const { return models_; }

@@ -11,6 +11,8 @@ class Catalog {
 
   /// Takes in the configuration, at the beginning and at each reload.
   void configure(const Configure& configure);
+  /// The group runs where no block of the configuration may be: its devices are one.
+  void know(const GroupFormed& formed);
   /// How much of an image the host has.
   void image(const ImageState& image);
   /// Forgets models that were removed and of which nothing is left.
@@ -18,6 +20,11 @@ class Catalog {
 
  private:
   void forget_devices(ModelState& model) const;
+  void keep_blocks(ModelState& model, const ManagerModel& before) const;
+  [[nodiscard]] bool leads(DeviceId device) const;
+  [[nodiscard]] bool in_use(const ModelState& model,
+                            DeviceId leader,
+                            const std::vector<ShardPlace>& others) const;
 
   State& state_;
 };

@@ -173,7 +173,7 @@ void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, Lo
     }
   }
   if (staged(device, place.model) != nullptr) {
-    residency_.join(place.device, place.model);
+    residency_.join(place.device, place.model, leader);
     return;
   }
   residency_.begin_load(place.device,

@@ -56,7 +56,7 @@ struct ManagerModel {
   /// Models that cannot stay on the device when this one comes; ascending.
   std::vector<ModelId> displaces{};
   /// If it is sharded: for each device of `footprints`, all of which may lead, where ranks 1 and up
-  /// are then, in order. These blocks of devices do not overlap.
+  /// are then, in order. On one host these blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
   /// What hosts that lack its files fetch of them over their networks, when they load it [bytes].
@@ -213,6 +213,7 @@ struct GroupFormed {
   DeviceId device{};  ///< Of the leader.
   WorkerEpoch epoch{};
   ModelId model{};
+  std::vector<GroupMember> members{};  ///< By rank.
 };
 /// From the agent: how much of the image the host has, for status and patience. Not in the cache:
 /// 0.

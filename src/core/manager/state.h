@@ -290,6 +290,7 @@ struct State {
   /// What hosts fetch, and have promised to fetch in time. Written by Fetches.
   std::map<HostId, policy::Nic> networks{};
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
+  std::uint64_t groups_formed = 0;  ///< Written by Residency.
 };
 
 }  // namespace heddle::core::manager

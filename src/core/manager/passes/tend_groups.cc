@@ -22,7 +22,8 @@ Followers tend_followers(const Parts& core,
   for (const ShardPlace& place : state.models.at(id).config.groups.at(leader_id)) {
     const DeviceState& device = state.devices.at(place.device);
     const auto found = device.instances.find(place.model);
-    if (found == device.instances.end() || found->second.staged()) {
+    if (found == device.instances.end() || found->second.staged() ||
+        !of_group(found->second, place.device, leader_id)) {
       followers.whole = false;
       continue;
     }
