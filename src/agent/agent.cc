@@ -389,28 +389,35 @@ class Agent::Impl {
   }
 
   void execute(const core::ConnectGroup& command) {
-    const auto life = [this](const core::GroupMember& member) {
-      return workers_.at(member.device).life.get();
-    };
     const bool pipe = spec::stages_of(models_.at(command.members.front().model).spec) > 1;
+    Result<GroupEnds> ends = connect_members(
+        command, pipe, [this](DeviceId device) { return workers_.contains(device); });
     const auto count = std::ssize(command.members);
-    Result<std::vector<std::vector<rpc::Descriptor>>> connected =
-        pipe ? connect_pipe(count) : connect_group(count);
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
-      if (!connected) {
-        log::error("group cannot be formed", {{"error", connected.error().message}});
-        life(member)->kill();
+      const auto worker = workers_.find(member.device);
+      if (worker == workers_.end()) {
         continue;
       }
-      life(member)->send(join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
-                         std::move((*connected)[rank]));
+      if (!ends) {
+        log::error("group cannot be formed", {{"error", ends.error().message}});
+        worker->second.life->kill();
+        continue;
+      }
+      worker->second.life->send(
+          join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
+          std::move(ends->members[rank]));
+    }
+    if (ends && !ends->edges.empty()) {
+      handlers_.edges->connect(command.group, std::move(ends->edges));
     }
     log::info("group formed",
               {{"model", model_name(command.members.front().model)},
-               {"device", workers_.at(command.members.front().device).setup->name},
+               {"hosts", std::max<std::size_t>(command.hosts.size(), 1)},
                {"ranks", command.members.size()}});
   }
+
+  void execute(const core::LeaveGroup& command) { handlers_.edges->leave(command.group); }
 
   void execute(const core::ConnectGuests& command) { guests_.connect(command); }
   void execute(const core::ShareMemory& command) { guests_.share(command); }
@@ -568,6 +575,9 @@ void Agent::carry_out(const AgentOrder& order) {
 }
 core::ModelsByDevice Agent::models() const {
   return impl_->models();
+}
+void Agent::hear_edges(const EdgeNews& news) {
+  std::visit([this](const auto& said) { impl_->hear(said); }, news);
 }
 void Agent::forget_orders() {
   impl_->hear(core::ForgetOrders{});

@@ -10,6 +10,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include "agent/edges.h"
 #include "agent/host_model.h"
 #include "agent/image_fetcher.h"
 #include "agent/worker_watch.h"
@@ -70,6 +71,8 @@ using AgentOrder = std::variant<core::LoadOn,
 class Agent {
  public:
   struct Handlers {
+    /// Outlives the agent. Null: there are no other hosts.
+    EdgePort* edges = nullptr;
     /// For the manager's core.
     std::function<void(core::ManagerEvent)> on_event{};
     /// Tokens of one step of a worker's life, for the owner of the records.
@@ -105,6 +108,8 @@ class Agent {
   /// Weave and Unweave, by which a device lends pages to KV of a model elsewhere and takes some
   /// back, GuestState. on_loan answers Borrow, on_repaid Repay.
   void carry_out(const AgentOrder& order);
+  /// What becomes of edges that it wanted connected.
+  void hear_edges(const EdgeNews& news);
   /// Whoever ordered is gone: drops what was ordered and no worker was told of.
   void forget_orders();
   /// As AgentCore has them.

@@ -1,5 +1,6 @@
 #include "agent/group.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 
 namespace heddle::agent {
+namespace {
 
 Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ranks) {
   const auto area = collective::SharedArea::create(ranks);
@@ -36,23 +38,68 @@ Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ran
   return descriptors;
 }
 
-Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stages) {
-  std::vector<rpc::Descriptor> from_before(static_cast<std::size_t>(stages));
-  std::vector<std::vector<rpc::Descriptor>> descriptors(from_before.size());
-  std::vector<rpc::Descriptor> to_behind;
-  for (std::size_t stage = 0; stage < from_before.size(); ++stage) {
+/// Of one of the hosts that the command names.
+core::GroupHost host_named(const core::ConnectGroup& command, HostId id) {
+  const auto found = std::ranges::find(command.hosts, id, &core::GroupHost::id);
+  return found == command.hosts.end() ? core::GroupHost{.id = id} : *found;
+}
+
+/// From each stage to the one behind it: a pair of sockets, of which the relay has one where only
+/// the other stage is here.
+Result<GroupEnds> connect_pipe(const core::ConnectGroup& command,
+                               const std::function<bool(DeviceId)>& here) {
+  const std::size_t stages = command.members.size();
+  std::vector<rpc::Descriptor> before(stages);
+  std::vector<rpc::Descriptor> behind(stages);
+  GroupEnds ends{.members = std::vector<std::vector<rpc::Descriptor>>(stages)};
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const std::size_t next = (stage + 1) % stages;
+    const DeviceId from = command.members[stage].device;
+    const DeviceId to = command.members[next].device;
+    if (!here(from) && !here(to)) {
+      continue;
+    }
     auto sockets = rpc::socket_pair();
     if (!sockets) {
       return sockets.error();
     }
-    to_behind.push_back(std::move(sockets->first));
-    from_before[(stage + 1) % from_before.size()] = std::move(sockets->second);
+    behind[stage] = std::move(sockets->first);
+    before[next] = std::move(sockets->second);
+    if (!here(from) || !here(to)) {
+      const bool begins = here(from);
+      ends.edges.push_back({.stage = static_cast<std::int64_t>(stage),
+                            .peer = host_named(command, host_of(begins ? to : from)),
+                            .begins = begins,
+                            .socket = std::move(begins ? before[next] : behind[stage])});
+    }
   }
-  for (std::size_t stage = 0; stage < descriptors.size(); ++stage) {
-    descriptors[stage].push_back(std::move(from_before[stage]));
-    descriptors[stage].push_back(std::move(to_behind[stage]));
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    if (here(command.members[stage].device)) {
+      ends.members[stage].push_back(std::move(before[stage]));
+      ends.members[stage].push_back(std::move(behind[stage]));
+    }
   }
-  return descriptors;
+  return ends;
+}
+
+}  // namespace
+
+Result<GroupEnds> connect_members(const core::ConnectGroup& command,
+                                  bool pipe,
+                                  const std::function<bool(DeviceId)>& here) {
+  if (pipe) {
+    return connect_pipe(command, here);
+  }
+  if (!std::ranges::all_of(command.members,
+                           [&](const core::GroupMember& member) { return here(member.device); })) {
+    return Error{Code::kInvalidArgument,
+                 "ranks of a sharded model on several hosts; want all on one"};
+  }
+  auto members = connect_group(std::ssize(command.members));
+  if (!members) {
+    return members.error();
+  }
+  return GroupEnds{.members = std::move(*members)};
 }
 
 rpc::ToWorker join_message(bool pipe, ModelId model, std::int64_t rank, std::int64_t ranks) {

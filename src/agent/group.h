@@ -1,23 +1,35 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "agent/edges.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/agent_core.h"
 #include "rpc/descriptor.h"
 #include "rpc/messages.h"
 
 namespace heddle::agent {
 
-/// What goes beside rpc::JoinGroup to each rank of a new group, by rank: the memory through which
-/// they exchange data, and the sockets by which rank 0 leads. kResourceExhausted, as
-/// collective::SharedArea::create and rpc::socket_pair.
-Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ranks);
+/// What connects the workers of a new group.
+struct GroupEnds {
+  /// By rank, of those on this host: what goes beside rpc::JoinGroup, the memory through which
+  /// ranks exchange data and the sockets by which rank 0 leads; or beside rpc::JoinPipe, a socket
+  /// from the stage before and one to the stage behind it.
+  std::vector<std::vector<rpc::Descriptor>> members{};
+  /// Of a pipeline: what is to be connected with other hosts.
+  std::vector<Edge> edges{};
+};
 
-/// What goes beside rpc::JoinPipe to each stage of a new pipeline: a socket from the stage before
-/// and one to the stage behind it. kResourceExhausted, as rpc::socket_pair.
-Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stages);
+/// @param pipe  They are stages of a pipeline. Only those may be on several hosts, which `command`
+///              then names.
+/// @param here  Whether a device is one of this host.
+/// kResourceExhausted, as collective::SharedArea::create and rpc::socket_pair.
+Result<GroupEnds> connect_members(const core::ConnectGroup& command,
+                                  bool pipe,
+                                  const std::function<bool(DeviceId)>& here);
 
 /// What asks a worker to be one of `ranks` in a group, or of so many stages in a pipeline.
 [[nodiscard]] rpc::ToWorker join_message(bool pipe,

@@ -63,7 +63,7 @@ std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::i
   return blocks;
 }
 
-std::vector<std::string> block_problems(const Config& config) {
+std::vector<std::string> block_problems(const Config& config, bool by_host) {
   std::vector<std::string> problems;
   for (const ModelConfig& model : config.models) {
     check_names(config, model, problems);
@@ -76,6 +76,8 @@ std::vector<std::string> block_problems(const Config& config) {
     const std::string ranks = std::to_string(model.block());
     if (model.engine) {
       problems.push_back(what + "is for models that heddle runs itself, not for other engines");
+    } else if (by_host || (config.cluster && model.pipeline_parallel > 1)) {
+      continue;  // Its stages may be on several hosts, which only the manager knows.
     } else if (device_blocks(config, model.block()).empty()) {
       problems.push_back(what + ranks + " devices that follow each other, of the same memory, " +
                          "prefix_cache and copy, are needed: the first " + ranks +

@@ -18,7 +18,9 @@ namespace heddle::config {
 
 /// What is wrong with the devices that models are to run on: there is none of that name, or it runs
 /// none of our models; there is no block for one that is to be sharded, or it is to be on certain
-/// devices too, or an external engine serves it. A line each, without the file's name.
-[[nodiscard]] std::vector<std::string> block_problems(const Config& config);
+/// devices too, or an external engine serves it. In a cluster stages need no block of one host. A
+/// line each, without the file's name.
+/// @param by_host  The devices are each host's own, and so is whether there are blocks.
+[[nodiscard]] std::vector<std::string> block_problems(const Config& config, bool by_host = false);
 
 }  // namespace heddle::config

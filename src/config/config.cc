@@ -266,7 +266,7 @@ Result<Config> read_config(Node root,
   check_names(config, diagnosis);
   complete_engines(config, settings, engines, diagnosis);
   check_weave(config, diagnosis);
-  for (const std::string& problem : block_problems(config)) {
+  for (const std::string& problem : block_problems(config, engines == EnginePlaces::kByHost)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);
   }
   config.warnings = diagnosis.warnings;

@@ -97,6 +97,15 @@ struct PagesBacked {
   ModelId model{};
   std::vector<PageId> pages{};
 };
+/// What this host's members of a pipeline were to be connected with on other hosts, they are.
+struct GroupLinked {
+  GroupId group{};
+};
+/// They are so no longer, or could not be: some host has ended its part, or is not reached.
+struct GroupCut {
+  GroupId group{};
+  Error reason{};
+};
 /// Stop: no worker is started again; those there are end with their links.
 struct StopAgent {};
 /// Whoever ordered loads and loans for guests is gone: those that no worker was told of are
@@ -108,6 +117,8 @@ using AgentEvent = std::variant<StartAgent,
                                 LoadOn,
                                 EvictFrom,
                                 FormGroup,
+                                GroupLinked,
+                                GroupCut,
                                 Weave,
                                 Unweave,
                                 WorkerConnected,
@@ -144,10 +155,18 @@ struct SendWorker {
   WorkerEpoch epoch{};
   WorkerMessage message{};
 };
-/// Connect these workers, in order of rank, and tell each which it is. They all are alive, and
-/// nothing is sent to one of them before it was told.
+/// Connect these workers, in order of rank, and tell each which it is. Those of this host are
+/// alive, and nothing is sent to one of them before it was told. Where others are on other hosts,
+/// GroupLinked or GroupCut follows, and GroupCut may follow GroupLinked.
 struct ConnectGroup {
   std::vector<GroupMember> members{};
+  GroupId group{};
+  std::vector<GroupHost> hosts{};
+};
+/// End what connects this host's members of the group with other hosts. Nothing more is heard of
+/// it.
+struct LeaveGroup {
+  GroupId group{};
 };
 /// Make the memory through which the hot worker has the host's run attention over these pages
 /// (weave::JobArea), and tell both, in place of what they had for the model. Both are alive.
@@ -227,6 +246,7 @@ using AgentCommand = std::variant<SpawnWorker,
                                   KillWorker,
                                   SendWorker,
                                   ConnectGroup,
+                                  LeaveGroup,
                                   ConnectGuests,
                                   ShareMemory,
                                   PassMemory,

@@ -81,6 +81,12 @@ struct WantedEvict {
   std::optional<Error> failure{};
 };
 
+/// Workers of this host, perhaps with others, that run a model together.
+struct Group {
+  FormGroup form{};
+  bool formed = false;  ///< All of this host are connected.
+};
+
 using HostOperation = std::variant<LoadOn, WantedEvict, Borrow, Weave>;
 
 enum class Life : std::uint8_t {
@@ -147,6 +153,8 @@ class AgentCore::Impl {
   void on(const LoadOn& load);
   void on(const EvictFrom& evict);
   void on(const FormGroup& form);
+  void on(const GroupLinked& linked);
+  void on(const GroupCut& cut);
   void on(const Weave& weave);
   void on(const Unweave& unweave);
   void on(const WorkerConnected& connected);
@@ -213,7 +221,19 @@ class AgentCore::Impl {
 
   // Groups.
   void end_groups(DeviceId device, WorkerEpoch epoch, bool blameless);
-  void leave_group(DeviceId leader, ModelId model);
+  void leave_group(DeviceId device, ModelId model);
+  void formed(Group& group);
+  void end_members(const Group& group, const Error& reason, bool blameless);
+  template <class Which>
+  void erase_groups(const Which& which) {
+    for (const Group& group : groups_) {
+      if (which(group) && spans_hosts(group.form)) {
+        commands_->push_back(LeaveGroup{.group = group.form.group});
+      }
+    }
+    std::erase_if(groups_, which);
+  }
+  [[nodiscard]] bool spans_hosts(const FormGroup& form) const;
 
   // Images.
   Image* image(ModelId model);
@@ -253,7 +273,7 @@ class AgentCore::Impl {
   std::optional<ModelId> reading_{};
   std::set<ModelId> fetching_{};  ///< Read beside that.
   std::map<DeviceId, WorkerState> workers_{};
-  std::vector<FormGroup> groups_{};  ///< Of workers in lockstep, until their leader is done.
+  std::vector<Group> groups_{};  ///< Of workers in lockstep, until their leader is done.
 };
 
 }  // namespace heddle::core

@@ -184,6 +184,24 @@ inline void fields(Fields& v, PassMemory& x) {
 inline void fields(Fields& v, ConnectGroup& x) {
   v.message(83, "ConnectGroup");
   v(1, "members", x.members);
+  v(2, "group", x.group);
+  v(3, "hosts", x.hosts);
+}
+
+inline void fields(Fields& v, GroupLinked& x) {
+  v.message(218, "GroupLinked");
+  v(1, "group", x.group);
+}
+
+inline void fields(Fields& v, GroupCut& x) {
+  v.message(219, "GroupCut");
+  v(1, "group", x.group);
+  v(2, "reason", x.reason);
+}
+
+inline void fields(Fields& v, LeaveGroup& x) {
+  v.message(220, "LeaveGroup");
+  v(1, "group", x.group);
 }
 
 }  // namespace core

@@ -59,6 +59,8 @@ TEST(Codec, NoFieldIsLeftOut) {
                                  ManagerModel,
                                  ShardPlace,
                                  GroupMember,
+                                 GroupId,
+                                 GroupHost,
                                  policy::WantedObjectives,
                                  ManagerDevice,
                                  ManagerOptions,

@@ -42,6 +42,7 @@ inline void fields(Fields& v, GroupFormed& x) {
   v(1, "device", x.device);
   v(2, "epoch", x.epoch);
   v(3, "model", x.model);
+  v(4, "members", x.members);
 }
 
 inline void fields(Fields& v, ShardPlace& x) {

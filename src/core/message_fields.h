@@ -135,9 +135,25 @@ inline void fields(Fields& v, GroupMember& x) {
   v(3, "model", x.model);
 }
 
+inline void fields(Fields& v, GroupId& x) {
+  v.type("GroupId");
+  v(1, "term", x.term);
+  v(2, "number", x.number);
+}
+
+inline void fields(Fields& v, GroupHost& x) {
+  v.type("GroupHost");
+  v(1, "id", x.id);
+  v(2, "name", x.name);
+  v(3, "address", x.address);
+  v(4, "port", x.port);
+}
+
 inline void fields(Fields& v, FormGroup& x) {
   v.message(18, "FormGroup");
   v(1, "members", x.members);
+  v(2, "group", x.group);
+  v(3, "hosts", x.hosts);
 }
 
 inline void fields(Fields& v, Basis& x) {

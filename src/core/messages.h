@@ -75,10 +75,28 @@ struct GroupMember {
   friend bool operator==(const GroupMember&, const GroupMember&) = default;
 };
 
+/// Which group it is: no other group of its term has its number.
+struct GroupId {
+  std::uint64_t term = 0;  ///< Of the manager that has it formed; 0: it is the only one.
+  std::uint64_t number = 0;
+  friend auto operator<=>(const GroupId&, const GroupId&) = default;
+};
+
+/// Where the agent of a host listens.
+struct GroupHost {
+  HostId id{};
+  std::string name{};  ///< As its certificate has it.
+  std::string address{};
+  std::uint16_t port = 0;
+  friend bool operator==(const GroupHost&, const GroupHost&) = default;
+};
+
 /// All shards are in place: from now on these workers, in order of rank, run the model in lockstep.
 /// The first leads. If one of them dies, none of the others is of use.
 struct FormGroup {
   std::vector<GroupMember> members{};
+  GroupId group{};                 ///< Its term is put in by the host that hears of it.
+  std::vector<GroupHost> hosts{};  ///< Those of the members, where these are on several.
   friend bool operator==(const FormGroup&, const FormGroup&) = default;
 };
 

@@ -104,6 +104,7 @@ ConfiguredHost::ConfiguredHost(asio::any_io_executor executor,
 HostFacts ConfiguredHost::facts() const {
   HostFacts facts = host_facts(config_, identity_.id);
   facts.name = identity_.name;
+  facts.step_tokens = geometry_.max_batch_tokens;
   return facts;
 }
 
@@ -294,6 +295,10 @@ void ConfiguredHost::set_models(const std::vector<Assignment>& models) {
 
 void ConfiguredHost::carry_out(const HostOrder& order) {
   host_->carry_out(order);
+}
+
+void ConfiguredHost::hear_edges(const agent::EdgeNews& news) {
+  host_->hear_edges(news);
 }
 
 void ConfiguredHost::forget_orders() {

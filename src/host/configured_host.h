@@ -63,6 +63,8 @@ class ConfiguredHost final : public LocalHostPort {
   /// Starts the workers; after set_models().
   void start();
 
+  /// As agent::Agent has it.
+  void hear_edges(const agent::EdgeNews& news);
   /// Of what open() has found last.
   void set_models(const std::vector<Assignment>& models) override;
   void carry_out(const HostOrder& order) override;

@@ -50,7 +50,8 @@ external::EngineHost::Handlers Host::engine_handlers() {
 }
 
 agent::Agent::Handlers Host::agent_handlers() {
-  return {.on_event = handlers_.on_event,
+  return {.edges = handlers_.edges,
+          .on_event = handlers_.on_event,
           .on_tokens = handlers_.on_tokens,
           .on_told = handlers_.on_told,
           .on_loan =
@@ -87,6 +88,10 @@ void Host::carry_out(const HostOrder& order) {
     }
   }
   std::visit([this](const auto& wanted) { agent_->carry_out(wanted); }, order);
+}
+
+void Host::hear_edges(const agent::EdgeNews& news) {
+  agent_->hear_edges(news);
 }
 
 void Host::forget_orders() {

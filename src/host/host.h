@@ -39,6 +39,8 @@ struct HostModels {
 
 /// What a host says. Called on the loop; but for on_told and on_event never from within a call.
 struct HostHandlers {
+  /// As agent::Agent::Handlers has it.
+  agent::EdgePort* edges = nullptr;
   /// For the manager's core.
   std::function<void(core::ManagerEvent)> on_event{};
   /// Tokens of one step of a worker's life, for the owner of the records.
@@ -70,6 +72,8 @@ class Host {
   /// Starts the workers; after set_models().
   void start();
   void carry_out(const HostOrder& order);
+  /// As Agent has it.
+  void hear_edges(const agent::EdgeNews& news);
   /// As LocalHostPort has it. External engines go on with what was ordered.
   void forget_orders();
   [[nodiscard]] core::ModelsByDevice models() const;

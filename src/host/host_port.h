@@ -42,6 +42,8 @@ class HostPort {
   [[nodiscard]] virtual std::vector<core::FetchStatus> fetches() const { return {}; }
   /// What is wrong now with workers, the host and engines, for people.
   [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
+  /// Where its agent can be reached; nothing where there are no other hosts.
+  [[nodiscard]] virtual std::optional<core::GroupHost> address() const { return std::nullopt; }
   /// Where a configured engine listens when it runs.
   [[nodiscard]] virtual std::optional<HttpAddress> engine_address(ModelId model) const = 0;
 };

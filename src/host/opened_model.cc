@@ -9,6 +9,7 @@
 #include "fetch/outline.h"
 #include "fetch/source_name.h"
 #include "host/setup.h"
+#include "spec/pipe_stage.h"
 #include "store/digest.h"
 #include "store/model_source.h"
 
@@ -105,6 +106,8 @@ std::vector<OfferedRank> offer_cut(const config::Config& config,
 }
 
 /// Says of a sharded model where its ranks go.
+/// Says of a sharded model where its ranks go. In a cluster, stages for which this host has no
+/// block may be on any of its devices, beside some of other hosts.
 void offer_blocks(const config::Config& config,
                   HostId host,
                   const std::vector<agent::HostModel>& ranks,
@@ -116,6 +119,13 @@ void offer_blocks(const config::Config& config,
       devices.push_back(device_id(host, index));
       offer.ranks[rank].footprints[devices.back()] =
           footprint_on(config.devices[index], ranks[rank]);
+    }
+  }
+  const bool over_hosts = config.cluster && spec::stages_of(ranks.front().spec) > 1;
+  for (std::size_t i = 0; over_hosts && offer.blocks.empty() && i < config.devices.size(); ++i) {
+    for (std::size_t rank = 0; rank < ranks.size() && runs_models(config.devices[i]); ++rank) {
+      offer.ranks[rank].footprints[device_id(host, i)] =
+          footprint_on(config.devices[i], ranks[rank]);
     }
   }
 }

@@ -50,6 +50,14 @@ std::vector<core::ManagerDevice> Hosts::devices() const {
   return all;
 }
 
+std::map<HostId, host::HostFacts> Hosts::facts() const {
+  std::map<HostId, host::HostFacts> all;
+  for (const auto& [id, entry] : hosts_) {
+    all[id] = entry.facts;
+  }
+  return all;
+}
+
 std::map<HostId, std::int64_t> Hosts::networks() const {
   constexpr std::uint64_t kFastest = 1'000'000'000'000;  // As policy::Nic has it.
   std::map<HostId, std::int64_t> all;

@@ -27,6 +27,7 @@ class Hosts {
   [[nodiscard]] std::vector<HostId> ids() const;
   /// Of all hosts, by id. Where there are several, their names begin with their host's.
   [[nodiscard]] std::vector<core::ManagerDevice> devices() const;
+  [[nodiscard]] std::map<HostId, host::HostFacts> facts() const;
   /// At which hosts fetch models at most [bytes/s], of those of which that is known.
   [[nodiscard]] std::map<HostId, std::int64_t> networks() const;
   /// Empty for a device that there is not.

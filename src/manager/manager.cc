@@ -248,7 +248,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     for (const config::ModelConfig& model : config_.models) {
       models.push_back({.config = model, .offers = hosts_.offers_of(model.id)});
     }
-    registry_.assign(std::move(models));
+    registry_.assign(std::move(models), hosts_.facts());
     for (const HostId host : hosts_.ids()) {
       hosts_.port(host)->set_models(assignments(registry_.models(), host));
     }
@@ -335,7 +335,25 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     order(command.device, command);
   }
   void execute(const core::EvictFrom& command) { order(command.device, command); }
-  void execute(const core::FormGroup& command) { order(command.members.front().device, command); }
+  /// A group over several hosts is formed by all of them, each of which links with the next.
+  void execute(core::FormGroup& command) {
+    std::set<HostId> ids;
+    for (const core::GroupMember& member : command.members) {
+      ids.insert(host_of(member.device));
+    }
+    for (const HostId id : ids) {
+      const host::HostPort* host = hosts_.port(id);
+      if (std::optional<core::GroupHost> there = host == nullptr ? std::nullopt : host->address();
+          there && ids.size() > 1) {
+        command.hosts.push_back(std::move(*there));
+      }
+    }
+    for (const HostId id : ids) {
+      if (host::HostPort* host = hosts_.port(id)) {
+        host->carry_out(command);
+      }
+    }
+  }
   void execute(const core::Weave& command) { order(command.host, command); }
   void execute(const core::Unweave& command) { order(command.host, command); }
   void execute(const core::TellWorker& command) {

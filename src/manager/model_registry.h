@@ -25,6 +25,8 @@ struct ConfiguredModel {
   std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
   /// Of one that hosts may fetch together: the stages where it is cut into 2, 3, ...
   std::vector<std::vector<ModelId>> cuts{};
+  /// Of a sharded model: where it can be, as find_blocks() has it, or why nowhere.
+  Result<std::vector<host::Block>> blocks = std::vector<host::Block>{};
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Whether the host takes part in serving it.
@@ -43,8 +45,9 @@ class ModelRegistry {
   /// What a host calls its models already, as a manager before this one had it: ids that go on to
   /// mean what they do.
   void remember(const std::vector<host::Assignment>& assigned);
-  /// Takes over `models` and gives them ids.
-  void assign(std::vector<ConfiguredModel> models);
+  /// Takes over `models` and gives them ids. `hosts`: what those are that have offered them.
+  void assign(std::vector<ConfiguredModel> models,
+              const std::map<HostId, host::HostFacts>& hosts = {});
 
   /// In the order of the configuration.
   [[nodiscard]] const std::vector<ConfiguredModel>& models() const { return models_; }

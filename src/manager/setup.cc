@@ -73,16 +73,15 @@ std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
     shard.part_of = first.id;
     place(model, i + 1, shard);
   }
-  for (const auto& [host, offer] : model.offers) {
-    if (!model.served_by(host)) {
-      continue;
+  for (const host::Block& block : *model.blocks) {
+    std::vector<core::ShardPlace>& others = first.groups[block.devices.front()];
+    for (std::size_t i = 0; i < model.shards.size() && i + 1 < block.devices.size(); ++i) {
+      others.push_back({.model = model.shards[i], .device = block.devices[i + 1]});
     }
-    for (const host::Block& block : offer.blocks) {
-      for (std::size_t i = 0; i < model.shards.size() && i + 1 < block.devices.size(); ++i) {
-        first.groups[block.devices.front()].push_back(
-            {.model = model.shards[i], .device = block.devices[i + 1]});
-      }
-    }
+  }
+  if (!shards.empty()) {  // Rank 0 is where it may lead.
+    std::erase_if(first.footprints,
+                  [&](const auto& entry) { return !first.groups.contains(entry.first); });
   }
   return shards;
 }
@@ -170,7 +169,7 @@ core::Configure core_setup(const config::Config& config,
   configure.options.queue_per_model = static_cast<std::size_t>(config.limits.queue);
   configure.options.planner = planner_options(config.planner, clock_offset);
   for (const ConfiguredModel& model : models) {
-    if (model.offer() == nullptr) {
+    if (model.offer() == nullptr || !model.blocks) {
       continue;
     }
     if (model.external()) {

@@ -75,7 +75,7 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   sharded.shards = {ModelId(9)};
   for (const HostId host : {kFirst, kSecond}) {
     sharded.offers[host] = offer(host, 2);
-    sharded.offers[host].blocks = {{.devices = {device_id(host, 0), device_id(host, 1)}}};
+    sharded.blocks->push_back({.devices = {device_id(host, 0), device_id(host, 1)}});
   }
   const core::Configure configure = core_setup({}, {sharded}, {}, kClockOffset);
   ASSERT_EQ(configure.models.size(), 2U);

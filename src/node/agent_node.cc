@@ -15,6 +15,7 @@
 #include "net/listener.h"
 #include "remote/engine_service.h"
 #include "remote/host_service.h"
+#include "remote/pipe_edges.h"
 #include "store/text_files.h"
 
 namespace heddle::node {
@@ -40,11 +41,14 @@ class AgentNode::Impl {
 
   Result<void> begin() {
     const HostId id(self_.number);
+    edges_.emplace(
+        executor_, self_.self, [this](const agent::EdgeNews& news) { host_->hear_edges(news); });
     auto host = host::ConfiguredHost::create(
         executor_,
         config_,
         {.id = id, .name = self_.name, .incarnation = self_.self.incarnation},
-        {.on_event = [this](core::ManagerEvent event) { service_->heard(std::move(event)); },
+        {.edges = &*edges_,
+         .on_event = [this](core::ManagerEvent event) { service_->heard(std::move(event)); },
          .on_tokens =
              [this](DeviceId device, WorkerEpoch epoch, std::vector<core::TokenEvent> tokens) {
                service_->tokens(device, epoch, std::move(tokens));
@@ -59,7 +63,7 @@ class AgentNode::Impl {
         executor_,
         *host_,
         id,
-        host_->facts(),
+        facts(),
         remote::HostServiceHooks{
             .on_configuration = [this](std::uint64_t revision,
                                        std::string text) { configure(revision, std::move(text)); },
@@ -76,7 +80,7 @@ class AgentNode::Impl {
         executor_,
         self_.listen,
         self_.self,
-        {net::Role::kManager, net::Role::kGateway},
+        {net::Role::kManager, net::Role::kGateway, net::Role::kAgent},
         {.on_peer = [this](std::unique_ptr<net::HostLink> link,
                            const net::Peer& peer) { take(std::move(link), peer); },
          .on_refused = log_refused});
@@ -146,6 +150,13 @@ class AgentNode::Impl {
   [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
 
  private:
+  [[nodiscard]] host::HostFacts facts() const {
+    host::HostFacts facts = host_->facts();
+    facts.isa = self_.self.isa;
+    facts.build = self_.self.build;
+    return facts;
+  }
+
   void look_whether_empty() {
     if (service_->empty() || steady_now() >= leave_by_) {
       std::exchange(left_, nullptr)();
@@ -162,6 +173,8 @@ class AgentNode::Impl {
   void take(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
     if (peer.use == rpc::LinkUse::kEngines) {
       engines_->take(std::move(link), peer);
+    } else if (peer.use == rpc::LinkUse::kPipes && peer.identity.role == net::Role::kAgent) {
+      edges_->take(std::move(link), peer);
     } else {
       service_->take(std::move(link), peer);
     }
@@ -214,6 +227,7 @@ class AgentNode::Impl {
   std::map<std::string, std::uint64_t> fetched_{};  ///< Bytes of models that were published.
   std::uint64_t revision_ = 0;                      ///< Of the configuration that came last.
   std::optional<std::vector<host::Offer>> offers_{};
+  std::optional<remote::PipeEdges> edges_{};  ///< Outlives the host.
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.
   std::optional<remote::EngineService> engines_{};

@@ -283,6 +283,10 @@ class HostService::Impl {
     port_.send(tell.device, tell.epoch, std::move(tell.message));
     return {};
   }
+  Result<void> obey(core::FormGroup& form) {
+    form.group.term = term_;
+    return obey(std::as_const(form));
+  }
   template <class Order>
   Result<void> obey(const Order& order) {
     if (Result<void> possible = check_order(order, devices_, models_); !possible) {

@@ -80,22 +80,38 @@ Result<void> check_offers(const Offers& offers) {
 }
 
 /// What an order is about: devices of this host alone, and models that it was told of.
-std::pair<std::vector<DeviceId>, std::vector<ModelId>> subjects(const core::FormGroup& form) {
-  std::pair<std::vector<DeviceId>, std::vector<ModelId>> all;
+using Subjects = std::pair<std::vector<DeviceId>, std::vector<ModelId>>;
+/// Of a group, what of it is on this host.
+Subjects subjects(const core::FormGroup& form, HostId own) {
+  Subjects all;
   for (const core::GroupMember& member : form.members) {
-    all.first.push_back(member.device);
+    if (host_of(member.device) == own) {
+      all.first.push_back(member.device);
+    }
     all.second.push_back(member.model);
   }
   return all;
 }
-std::pair<std::vector<DeviceId>, std::vector<ModelId>> subjects(const core::Weave& weave) {
+Subjects subjects(const core::Weave& weave, HostId /*own*/) {
   return {{weave.host, weave.hot}, {weave.model}};
 }
-std::pair<std::vector<DeviceId>, std::vector<ModelId>> subjects(const core::Unweave& unweave) {
+Subjects subjects(const core::Unweave& unweave, HostId /*own*/) {
   return {{unweave.host}, {unweave.model}};
 }
+/// Whether it says where the agents of the other hosts are.
+Result<void> check_hosts(const core::FormGroup& form, HostId own) {
+  for (const core::GroupMember& member : form.members) {
+    const HostId host = host_of(member.device);
+    if (host != own &&
+        std::ranges::find(form.hosts, host, &core::GroupHost::id) == form.hosts.end()) {
+      return wrong("a group with a worker of host " + std::to_string(host.value()) +
+                   ", and not where that host is");
+    }
+  }
+  return {};
+}
 template <class T>
-std::pair<std::vector<DeviceId>, std::vector<ModelId>> subjects(const T& order) {
+Subjects subjects(const T& order, HostId /*own*/) {
   return {{order.device}, {order.model}};
 }
 
@@ -207,9 +223,15 @@ std::vector<host::Assignment> KnownModels::all() const {
 Result<void> check_order(const host::HostOrder& order,
                          const KnownDevices& devices,
                          const KnownModels& models) {
-  const auto about = std::visit([](const auto& wanted) { return subjects(wanted); }, order);
+  const HostId own = devices.host();
+  const auto about = std::visit([own](const auto& wanted) { return subjects(wanted, own); }, order);
   if (about.first.empty()) {
-    return wrong("a group of no workers");
+    return wrong("a group of no workers of this host");
+  }
+  if (const auto* form = std::get_if<core::FormGroup>(&order)) {
+    if (Result<void> reached = check_hosts(*form, own); !reached) {
+      return reached;
+    }
   }
   for (const DeviceId device : about.first) {
     if (Result<void> known = devices.check(device); !known) {

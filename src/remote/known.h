@@ -24,6 +24,7 @@ class KnownDevices {
   KnownDevices() = default;
   KnownDevices(HostId host, const std::vector<core::ManagerDevice>& devices);
 
+  [[nodiscard]] HostId host() const { return host_; }
   [[nodiscard]] Result<void> check(DeviceId device) const;
   /// Of what a host says: whether it is of its own devices.
   [[nodiscard]] Result<void> check(const FromHost& message) const;

@@ -94,7 +94,14 @@ TEST(Known, OrdersAreAboutWhatThereIs) {
   EXPECT_TRUE(possible(core::FormGroup{
       .members = {{.device = kDevice, .model = kModel}, {.device = kOther, .model = kModel}}}));
   EXPECT_FALSE(possible(core::FormGroup{
-      .members = {{.device = kDevice, .model = kModel}, {.device = elsewhere, .model = kModel}}}));
+      .members = {{.device = kDevice, .model = kModel}, {.device = elsewhere, .model = kModel}}}))
+      << "it does not say where that host is";
+  EXPECT_TRUE(possible(core::FormGroup{
+      .members = {{.device = kDevice, .model = kModel}, {.device = elsewhere, .model = kModel}},
+      .hosts = {{.id = HostId(4)}}}));
+  EXPECT_FALSE(possible(core::FormGroup{.members = {{.device = elsewhere, .model = kModel}},
+                                        .hosts = {{.id = HostId(4)}}}))
+      << "none of it is here";
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ inline void fields(Fields& v, HostFacts& x) {
   v(4, "guest_peers", x.guest_peers);
   v(5, "assigned", x.assigned);
   v(6, "network", x.network);
+  v(7, "build", x.build);
+  v(8, "step_tokens", x.step_tokens, kCount);
 }
 
 }  // namespace heddle::host

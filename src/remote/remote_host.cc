@@ -96,6 +96,12 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   }
   [[nodiscard]] const HostStatus& status() const { return status_; }
   [[nodiscard]] const core::HostEntry& entry() const { return entry_; }
+  [[nodiscard]] core::GroupHost address() const {
+    return {.id = setup_.id,
+            .name = setup_.name,
+            .address = setup_.address.host,
+            .port = setup_.address.port};
+  }
   [[nodiscard]] std::vector<std::string> troubles() const {
     if (devices_) {
       return status_.troubles;
@@ -273,6 +279,9 @@ std::vector<core::FetchStatus> RemoteHost::fetches() const {
 }
 std::vector<std::string> RemoteHost::troubles() const {
   return impl_->troubles();
+}
+std::optional<core::GroupHost> RemoteHost::address() const {
+  return impl_->address();
 }
 std::optional<HttpAddress> RemoteHost::engine_address(ModelId /*model*/) const {
   return std::nullopt;

@@ -86,6 +86,7 @@ class RemoteHost final : public host::HostPort {
   [[nodiscard]] std::vector<core::FetchStatus> fetches() const override;
   /// With why it is not linked, while it is not.
   [[nodiscard]] std::vector<std::string> troubles() const override;
+  [[nodiscard]] std::optional<core::GroupHost> address() const override;
   /// Always nullopt: from other machines engines cannot be reached.
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const override;
 

@@ -13,6 +13,7 @@
 #include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/worker_fields.h"
+#include "remote/edge_fields.h"
 #include "remote/remote_fields.h"
 #include "remote/stream_fields.h"
 #include "rpc/greet_fields.h"
@@ -116,6 +117,8 @@ Lines current() {
   lines.add(type_of<ManagerToGateway>());
   lines.add(type_of<ToEngines>());
   lines.add(type_of<FromEngines>());
+  lines.add(type_of<ToEdge>());
+  lines.add(type_of<FromEdge>());
   lines.add(type_of<core::ManagerEvent>());
   lines.add(type_of<core::ManagerCommand>());
   lines.add(type_of<core::AgentEvent>());

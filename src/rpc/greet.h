@@ -29,6 +29,7 @@ Result<std::uint32_t> common_version(const Versions& ours, const Versions& their
 enum class LinkUse : std::uint8_t {
   kOrders,   ///< What managers, hosts and gateways say to each other.
   kEngines,  ///< A gateway's connections to external engines of a host.
+  kPipes,    ///< From an agent to another: what a stage sends to the one behind it.
 };
 
 /// The first frame each way: who speaks. The first three are what its certificate says.

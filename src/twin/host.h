@@ -96,6 +96,8 @@ class Host {
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
+  /// Groups of the twin are on one host.
+  void perform(const core::LeaveGroup& /*command*/) {}
   void perform(const core::ConnectGuests& command);
   // Devices here are parts of the host, whose memory is nobody's to share.
   void perform(const core::ShareMemory& /*command*/) { HEDDLE_CHECK(false); }

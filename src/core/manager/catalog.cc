@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "core/manager/groups.h"
+#include "core/manager/models.h"
 #include "core/manager/pages.h"
 
 namespace heddle::core::manager {
@@ -32,7 +34,7 @@ void Catalog::configure(const Configure& configure) {
   }
   std::erase_if(state_.devices, [&](const auto& entry) {
     const DeviceState& device = entry.second;
-    return !device.up && device.instances.empty() && device.guests.empty() &&
+    return !device.up && device.instances.empty() && device.guests.empty() && !leads(entry.first) &&
            std::ranges::find(configure.devices, entry.first, &ManagerDevice::id) ==
                configure.devices.end();
   });
@@ -42,7 +44,8 @@ void Catalog::configure(const Configure& configure) {
     ModelState fresh{.demand = new_meter(state_.now, state_.options.planner)};
     ModelState& known = state_.models.try_emplace(model.id, std::move(fresh)).first->second;
     HEDDLE_CHECK(!known.removed);  // A model that comes back has a new id.
-    known.config = model;
+    const ManagerModel before = std::exchange(known.config, model);
+    keep_blocks(known, before);
     std::erase_if(known.fetched_at, [&](HostId host) { return !model.fetched.contains(host); });
   }
   count_cuts();
@@ -55,6 +58,82 @@ void Catalog::configure(const Configure& configure) {
   }
 }
 
+/// Whether some shard's group is led from there.
+bool Catalog::leads(DeviceId device) const {
+  return std::ranges::any_of(state_.devices, [&](const auto& entry) {
+    return std::ranges::any_of(entry.second.instances, [&](const auto& instance) {
+      return instance.second.part().leader == device;
+    });
+  });
+}
+
+/// Whether a group is there, on its way, or about to be.
+bool Catalog::in_use(const ModelState& model,
+                     DeviceId leader,
+                     const std::vector<ShardPlace>& others) const {
+  const auto part = [&](DeviceId device, ModelId shard) {
+    const auto& instances = state_.devices.at(device).instances;
+    const auto found = instances.find(shard);
+    return found != instances.end() && !found->second.staged() &&
+           of_group(found->second, device, leader);
+  };
+  return model.claims == leader || part(leader, model.config.id) ||
+         std::ranges::any_of(
+             others, [&](const ShardPlace& place) { return part(place.device, place.model); });
+}
+
+/// Hosts that come and go change the blocks of models that are cut over several. A group keeps the
+/// devices that it has.
+void Catalog::keep_blocks(ModelState& model, const ManagerModel& before) const {
+  for (const auto& [leader, others] : before.groups) {
+    const bool known = state_.devices.contains(leader) &&
+                       std::ranges::all_of(others, [this](const ShardPlace& place) {
+                         return state_.devices.contains(place.device);
+                       });
+    if (known && in_use(model, leader, others)) {
+      model.config.groups[leader] = others;
+    }
+  }
+  for (const auto& [device, footprint] : before.footprints) {
+    const bool needed = model.config.part_of ? state_.devices.contains(device)
+                                             : model.config.groups.contains(device);
+    if (needed) {
+      model.config.footprints.try_emplace(device, footprint);
+    }
+  }
+}
+
+void Catalog::know(const GroupFormed& formed) {
+  const auto model = state_.models.find(formed.model);
+  if (model == state_.models.end() || !model->second.sharded()) {
+    return;
+  }
+  const std::vector<ModelId> shape = shards_of(model->second);
+  std::vector<ShardPlace> others;
+  for (std::size_t i = 0; i < formed.members.size(); ++i) {
+    const GroupMember& member = formed.members[i];
+    const bool right = i == 0 ? member.model == formed.model && member.device == formed.device
+                              : i <= shape.size() && member.model == shape[i - 1];
+    const auto known = state_.models.find(member.model);
+    if (!right || !state_.devices.contains(member.device) || known == state_.models.end() ||
+        !known->second.config.footprints.contains(member.device)) {
+      return;
+    }
+    if (i > 0) {
+      others.push_back({.model = member.model, .device = member.device});
+    }
+  }
+  if (others.size() == shape.size()) {
+    model->second.config.groups[formed.device] = others;
+  }
+}
+
+void Catalog::choose_block(ModelId cut, DeviceId leader, std::vector<ShardPlace> followers) {
+  auto& groups = state_.models.at(cut).config.groups;
+  groups.clear();
+  groups[leader] = std::move(followers);
+}
+
 /// A model that is going can be nowhere else than where there are devices.
 void Catalog::forget_devices(ModelState& model) const {
   const auto gone = [this](DeviceId device) { return !state_.devices.contains(device); };
@@ -65,7 +144,6 @@ void Catalog::forget_devices(ModelState& model) const {
            });
   };
   std::erase_if(model.config.groups, lost);
-  std::erase_if(model.chosen, lost);
 }
 
 void Catalog::count_cuts() {

@@ -34,13 +34,6 @@ void Claims::claim(ModelId id, DeviceId leader) {
   advance(id);
 }
 
-void Claims::claim_cut(ModelId cut, DeviceId leader, std::vector<ShardPlace> followers) {
-  ModelState& model = state_.models.at(cut);
-  model.chosen.clear();
-  model.chosen[leader] = std::move(followers);
-  claim(cut, leader);
-}
-
 void Claims::cancel(ModelId model) {
   const std::optional<DeviceId> leader =
       std::exchange(state_.models.at(model).claims, std::nullopt);
@@ -182,7 +175,7 @@ void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, Lo
     }
   }
   if (staged(device, place.model) != nullptr) {
-    residency_.join(place.device, place.model);
+    residency_.join(place.device, place.model, leader);
     return;
   }
   residency_.begin_load(place.device,

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "core/manager/drain_plans.h"
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
@@ -24,8 +22,6 @@ class Claims {
 
   /// The model claims this block, and begins to clear it.
   void claim(ModelId model, DeviceId leader);
-  /// The same of a cut, whose further stages are to be there. Nothing of it is anywhere.
-  void claim_cut(ModelId cut, DeviceId leader, std::vector<ShardPlace> followers);
   /// The models that were to leave for it stay.
   void cancel(ModelId model);
   /// Goes on with all claims.

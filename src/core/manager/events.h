@@ -56,12 +56,12 @@ struct ManagerModel {
   /// Models that cannot stay on the device when this one comes; ascending.
   std::vector<ModelId> displaces{};
   /// If it is sharded: for each device of `footprints`, all of which may lead, where ranks 1 and up
-  /// are then, in order. These blocks of devices do not overlap.
+  /// are then, in order. On one host these blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
   /// It is that model, cut into the stages of a pipeline, for hosts to fetch together what one
-  /// would fetch for longer. It gets requests of that model, and `groups` is empty: where its
-  /// stages go is chosen each time (HydraServe).
+  /// would fetch for longer. It gets requests of that model, and `groups` is empty here: where
+  /// its stages go is chosen each time (HydraServe).
   std::optional<ModelId> cut_of{};
   std::vector<ModelId> stages{};  ///< Of such a one: its further stages, in order.
   /// What hosts that lack its files fetch of them over their networks, when they load it [bytes].
@@ -218,6 +218,7 @@ struct GroupFormed {
   DeviceId device{};  ///< Of the leader.
   WorkerEpoch epoch{};
   ModelId model{};
+  std::vector<GroupMember> members{};  ///< By rank.
 };
 /// From the agent: how much of the image the host has, for status and patience. Not in the cache:
 /// 0.

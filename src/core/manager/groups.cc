@@ -25,6 +25,10 @@ const Instance* staged(const DeviceState& device, ModelId model) {
   return waits ? &found->second : nullptr;
 }
 
+bool of_group(const Instance& shard, DeviceId device, DeviceId leader) {
+  return shard.staged() || shard.part().leader.value_or(device) == leader;
+}
+
 bool dedicated(const State& state, const DeviceState& device) {
   return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
     return state.models.at(entry.first).grouped() && !entry.second.staged();
@@ -67,7 +71,8 @@ Gathered gathered(const State& state, ModelId model, DeviceId leader) {
   for (const ShardPlace& place : block(state, model, leader)) {
     const DeviceState& device = state.devices.at(place.device);
     const auto found = device.instances.find(place.model);
-    const bool there = found != device.instances.end() && !found->second.is<Evicting>();
+    const bool there = found != device.instances.end() && !found->second.is<Evicting>() &&
+                       of_group(found->second, place.device, leader);
     ++all.shards;
     all.there += there ? 1 : 0;
     all.complete += there && found->second.complete ? 1 : 0;
@@ -95,7 +100,7 @@ Beside beside(const State& state, ModelId model, DeviceId leader) {
 }
 
 StartKind start_kind(const State& state, ModelId model, const DeviceState& device) {
-  if (!state.models.at(model).groups().contains(device.config.id)) {
+  if (!state.models.at(model).config.groups.contains(device.config.id)) {
     return StartKind::kMiss;
   }
   const auto found = device.instances.find(model);

@@ -15,10 +15,10 @@ using namespace std::chrono_literals;
 /// What nobody waits for has time.
 constexpr Duration kUnhurried = 1h;
 
-/// When the first of the tokens that wait for the model is due.
-std::optional<Instant> first_due(const State& state, const ModelState& model) {
+/// When the first of the tokens that wait for the model is due; for a cut those of its whole.
+std::optional<Instant> first_due(const State& state, ModelId id) {
   std::optional<Instant> first;
-  for (const auto& [key, request] : model.waiting) {
+  for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
     const Instant due = state.requests.at(request).due;
     first = std::min(first.value_or(due), due);
   }
@@ -49,20 +49,13 @@ std::uint64_t to_fetch(const ModelState& model, HostId host) {
 
 policy::Fetch fetch_of(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
-<<<<<<< HEAD
-  Instant due = state.now + kUnhurried;
-  for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
-    due = std::min(due, state.requests.at(request).due);
-  }
-=======
->>>>>>> wt-sfetch
   return {.id = policy::FetchId(id.value()),
           .bytes = static_cast<std::int64_t>(to_fetch(model, host)),
-          .deadline = first_due(state, model).value_or(state.now + kUnhurried)};
+          .deadline = first_due(state, id).value_or(state.now + kUnhurried)};
 }
 
 Duration due_in(const State& state, ModelId id) {
-  const std::optional<Instant> due = first_due(state, state.models.at(id));
+  const std::optional<Instant> due = first_due(state, id);
   return due ? std::max(*due - state.now, Duration{1}) : Duration{};
 }
 

@@ -92,7 +92,20 @@ class Core {
     engines_.count_frozen();
   }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
+  /// All its shards may not have been heard of yet: they are on several hosts.
+  void on(const GroupFormed& formed) {
+    if (state_.settled) {
+      hear(parts_, formed);
+    } else {
+      formed_.push_back(formed);
+    }
+  }
   void on(const Settled& settled) {
+    for (const GroupFormed& formed :
+         settled.settled ? std::exchange(formed_, {}) : std::vector<GroupFormed>{}) {
+      catalog_.know(formed);
+      hear(parts_, formed);
+    }
     state_.settled = settled.settled;
     for (const ManagerEvent& event :
          state_.settled ? std::exchange(early_, {}) : std::vector<ManagerEvent>{}) {
@@ -123,6 +136,7 @@ class Core {
   ExternalEngines engines_{state_};
   Parts parts_{.state = state_,
                .out = out_,
+               .catalog = catalog_,
                .demand = demand_,
                .queues = queues_,
                .tickets = tickets_,
@@ -136,6 +150,7 @@ class Core {
                .plans = plans_,
                .claims = claims_};
   std::vector<ManagerEvent> early_{};  ///< Heard before it was known what there is.
+  std::vector<GroupFormed> formed_{};  ///< Likewise.
   bool drained_ = false;
   Instant plan_at_{};  ///< The next look ahead.
   Instant balance_at_{};

@@ -66,9 +66,8 @@ std::vector<ModelId> shards_of(const ModelState& model) {
 std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader) {
   std::vector<ShardPlace> places{{.model = model, .device = leader}};
   const ModelState& known = state.models.at(model);
-  if (known.sharded()) {
-    const std::vector<ShardPlace>& others = known.groups().at(leader);
-    places.insert(places.end(), others.begin(), others.end());
+  if (const auto others = known.config.groups.find(leader); others != known.config.groups.end()) {
+    places.insert(places.end(), others->second.begin(), others->second.end());
   }
   return places;
 }

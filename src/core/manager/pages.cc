@@ -75,8 +75,8 @@ std::int64_t free_pages(const State& state, const DeviceState& device, std::int6
 std::int64_t tokens_max(const State& state, ModelId model, DeviceId device) {
   const auto found = state.models.find(model);
   std::int64_t most = tokens_alone(state, model, device);
-  if (found != state.models.end() && found->second.groups().contains(device)) {
-    for (const ShardPlace& place : found->second.groups().at(device)) {
+  if (found != state.models.end() && found->second.config.groups.contains(device)) {
+    for (const ShardPlace& place : found->second.config.groups.at(device)) {
       most = std::min(most, tokens_alone(state, place.model, place.device));
     }
   }

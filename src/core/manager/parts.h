@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/manager/catalog.h"
 #include "core/manager/claims.h"
 #include "core/manager/demand.h"
 #include "core/manager/devices.h"
@@ -22,6 +23,7 @@ namespace heddle::core::manager {
 struct Parts {
   const State& state;
   Outbox& out;
+  Catalog& catalog;
   Demand& demand;
   RequestQueues& queues;
   Tickets& tickets;

@@ -85,15 +85,15 @@ void Residency::begin_load(DeviceId device_id,
                   .due_in = instance.fetched ? due_in(state_, model) : Duration{}});
 }
 
-void Residency::join(DeviceId device, ModelId shard) {
+void Residency::join(DeviceId device, ModelId shard, DeviceId leader) {
   Instance& here = instance(device, shard);
-  here.part_.staged = false;
+  here.part_ = {.leader = device == leader ? std::nullopt : std::optional(leader)};
   here.stage_ = Loading{};
 }
 
 void Residency::form(ModelId model, DeviceId leader) {
   instance(leader, model).part_.forming = true;
-  FormGroup form;
+  FormGroup form{.group = {.number = ++state_.groups_formed}};
   for (const ShardPlace& place : block(state_, model, leader)) {
     form.members.push_back({.device = place.device,
                             .epoch = state_.devices.at(place.device).epoch,
@@ -147,7 +147,7 @@ void Residency::adopt(DeviceId device, const ResidentReport& resident, const Gro
 
 void Residency::adopt_group(ModelId model, DeviceId leader) {
   for (const ShardPlace& place : block(state_, model, leader)) {
-    join(place.device, place.model);
+    join(place.device, place.model, leader);
   }
   instance(leader, model).part_.forming = true;
   formed(model, leader);

@@ -41,7 +41,7 @@ class Residency {
   /// Loads the model, or a shard as this part of its group, without saying why.
   void begin_load(DeviceId device, ModelId model, LoadReason why, const GroupPart& part = {});
   /// Its group has been asked for: a staged shard becomes part of it.
-  void join(DeviceId device, ModelId shard);
+  void join(DeviceId device, ModelId shard, DeviceId leader);
   /// All shards are complete: has their workers form the group.
   void form(ModelId model, DeviceId leader);
   /// They have: the group serves.

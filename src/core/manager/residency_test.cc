@@ -247,7 +247,7 @@ TEST(Residency, AStagedShardIsThereAndServesNothingUntilItsGroupIsAskedFor) {
   core.stage(kGroup);
   EXPECT_TRUE(core.at(kGroup).is<Member>());
   EXPECT_TRUE(core.at(kGroup).staged());
-  core.residency.join(kDevice, kGroup);
+  core.residency.join(kDevice, kGroup, kDevice);
   EXPECT_FALSE(core.at(kGroup).staged());
   EXPECT_TRUE(core.at(kGroup).is<Loading>());
   EXPECT_TRUE(core.commands.empty()) << "its weights are there, or on their way";

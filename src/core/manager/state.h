@@ -106,8 +106,6 @@ struct ModelState {
   /// Where it is to lead a group, once the devices of that block are empty.
   std::optional<DeviceId> claims{};
   Instant claimed_at{};
-  /// Of a cut: the block that was chosen for it last.
-  std::map<DeviceId, std::vector<ShardPlace>> chosen{};
 
   // Of an external engine. Written by ExternalEngines.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.
@@ -125,10 +123,6 @@ struct ModelState {
   }
   /// It is sharded over several devices; true of rank 0 alone.
   [[nodiscard]] bool sharded() const { return !config.groups.empty() || config.cut_of; }
-  /// As ManagerModel has them.
-  [[nodiscard]] const std::map<DeviceId, std::vector<ShardPlace>>& groups() const {
-    return config.cut_of ? chosen : config.groups;
-  }
   /// It is sharded, or is a further shard of a model that is.
   [[nodiscard]] bool grouped() const { return sharded() || config.part_of; }
   [[nodiscard]] bool wanted() const {
@@ -298,6 +292,7 @@ struct State {
   /// What hosts fetch, and have promised to fetch in time. Written by Fetches.
   std::map<HostId, policy::Nic> networks{};
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
+  std::uint64_t groups_formed = 0;  ///< Written by Residency.
 };
 
 }  // namespace heddle::core::manager

@@ -92,19 +92,23 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
   if (!model.sharded()) {
     return;
   }
-  for (const ModelId id : shards_of(model)) {
-    const ModelState& shard = state.models.at(id);
+  const bool placed = status.device && model.config.groups.contains(*status.device);
+  const auto group =
+      placed ? model.config.groups.find(*status.device) : model.config.groups.begin();
+  for (const ShardPlace& place : group->second) {
+    const ModelState& shard = state.models.at(place.model);
     status.image_bytes += shard.config.image_bytes;
-    const HostImage image = image_at(shard, best_host(model));
+    const bool together = host_of(place.device) == host_of(group->first);
+    const HostImage image = image_at(shard, together ? best_host(model) : host_of(place.device));
     status.loaded_bytes += image.bytes;
     status.host_cached = status.host_cached && image.cached;
   }
-  if (status.device) {
-    for (const ShardPlace& place : model.groups().at(*status.device)) {
+  if (placed) {
+    for (const ShardPlace& place : group->second) {
       status.peers.push_back(place.device);
     }
     const std::int64_t led = status.kv_pages;
-    for (const ShardPlace& place : model.groups().at(*status.device)) {
+    for (const ShardPlace& place : group->second) {
       const auto& there = state.devices.at(place.device).instances;
       const auto member = there.find(place.model);
       status.kv_pages += member == there.end() ? led : own_kv(member->second).value_or(led);
@@ -294,8 +298,9 @@ void check_invariants(const State& state) {
       HEDDLE_CHECK(external || !instance.is<Suspended>());
       HEDDLE_CHECK(instance.runs() || external || instance.is<Evicting>() ||
                    instance.in_flight.empty());
-      HEDDLE_CHECK(instance.part().leader.has_value() ==
-                   state.models.at(model).config.part_of.has_value());
+      // Of stages that an earlier manager placed it is not known yet which group they are of.
+      HEDDLE_CHECK(instance.staged() || instance.part().leader.has_value() ==
+                                            state.models.at(model).config.part_of.has_value());
       for (const RequestId request : instance.in_flight) {
         HEDDLE_CHECK(state.requests.at(request).device == id);
       }

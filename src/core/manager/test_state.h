@@ -229,6 +229,7 @@ class TestState {
   Claims claims{state, out, residency, loading, plans};
   Parts parts{.state = state,
               .out = out,
+              .catalog = catalog,
               .demand = demand,
               .queues = queues,
               .tickets = tickets,

@@ -164,7 +164,7 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     }
   };
   if (model.sharded()) {
-    for (const auto& [leader, others] : model.groups()) {
+    for (const auto& [leader, others] : model.config.groups) {
       consider(leader);
     }
   } else {

@@ -205,12 +205,19 @@ void hear(const Parts& core, const ImageFailed& failed) {
 
 namespace {
 
-/// It ran before this manager was, if all its shards were found.
+/// It ran before this manager was, if all its shards were found. If not, it ends: what is left of
+/// it waits for a shard that may have died, or is with a host that is away.
 void adopt_group(const Parts& core, const GroupFormed& formed) {
-  const ModelState& model = core.state.models.at(formed.model);
-  if (model.groups().contains(formed.device) &&
+  const ManagerModel& model = core.state.models.at(formed.model).config;
+  const bool alive_all = std::ranges::all_of(formed.members, [&](const GroupMember& member) {
+    return alive(core.state, member.device, member.epoch);
+  });
+  if (alive_all && model.groups.contains(formed.device) &&
       gathered(core.state, formed.model, formed.device).whole()) {
     core.residency.adopt_group(formed.model, formed.device);
+  } else {
+    core.residency.evict_here(
+        formed.device, formed.model, EvictMode::kNow, EvictionReason::kFailed);
   }
 }
 

@@ -61,7 +61,7 @@ GroupPart part_of(const State& state, DeviceId device, const ModelState& model) 
   }
   GroupPart part{.staged = true};
   if (model.config.part_of) {
-    for (const auto& [leader, places] : state.models.at(*model.config.part_of).groups()) {
+    for (const auto& [leader, places] : state.models.at(*model.config.part_of).config.groups) {
       for (const ShardPlace& place : places) {
         if (place.device == device && place.model == model.config.id) {
           part.leader = leader;
@@ -104,22 +104,10 @@ void take_down(const Parts& core, DeviceId device_id, LostPlace place) {
 
 }  // namespace
 
-namespace {
-
-/// Where the stages of a cut were, only the manager knew that chose it.
-bool of_unknown_block(const State& state, DeviceId device, const ModelState& model) {
-  const ModelState& all = state.models.at(whole(state, model.config.id));
-  return all.config.cut_of && (model.config.part_of ? !part_of(state, device, model).leader
-                                                    : !all.chosen.contains(device));
-}
-
-}  // namespace
-
 void adopt(const Parts& core, DeviceId device, const ResidentReport& resident) {
   const auto model = core.state.models.find(resident.model);
   if (model != core.state.models.end() && !model->second.external() &&
-      model->second.config.footprints.contains(device) &&
-      !of_unknown_block(core.state, device, model->second)) {
+      model->second.config.footprints.contains(device)) {
     core.residency.adopt(device, resident, part_of(core.state, device, model->second));
   }
 }

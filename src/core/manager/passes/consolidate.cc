@@ -79,7 +79,7 @@ void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
 void consolidate(const Parts& core) {
   for (const auto& [id, model] : core.state.models) {
     for (const ModelId cut : model.cuts) {
-      for (const auto& [leader, followers] : core.state.models.at(cut).chosen) {
+      for (const auto& [leader, followers] : core.state.models.at(cut).config.groups) {
         tend_cut(core, id, cut, leader);
       }
     }

@@ -77,6 +77,9 @@ void leave_instance(const Parts& core, const DeviceState& device, ModelId id) {
     core.residency.evict(there, id, EvictMode::kNow, EvictionReason::kLeave, {}, INT64_MAX);
   } else if (!instance.part().leader) {
     send_away(core, device, id);
+  } else if (const DeviceState& leader = core.state.devices.at(*instance.part().leader);
+             !leader.leaving && leading(core.state, device, id) != nullptr) {
+    send_away(core, leader, whole(core.state, id));
   }
 }
 

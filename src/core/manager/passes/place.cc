@@ -160,7 +160,8 @@ void place_model(const Parts& core, ModelId id, Instant since) {
   const ModelState& model = state.models.at(id);
   if (auto start = choose_cut_start(state, id)) {
     core.out.note(DecisionKind::kLoad, id, start->leader, std::move(start->because));
-    core.claims.claim_cut(start->cut, start->leader, std::move(start->followers));
+    core.catalog.choose_block(start->cut, start->leader, std::move(start->followers));
+    core.claims.claim(start->cut, start->leader);
     return;
   }
   const Places places = places_for(state, id, longest_waiting(state, model));

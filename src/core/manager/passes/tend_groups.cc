@@ -19,10 +19,11 @@ Followers tend_followers(const Parts& core,
                          const Instance* leader) {
   const State& state = core.state;
   Followers followers;
-  for (const ShardPlace& place : state.models.at(id).groups().at(leader_id)) {
+  for (const ShardPlace& place : state.models.at(id).config.groups.at(leader_id)) {
     const DeviceState& device = state.devices.at(place.device);
     const auto found = device.instances.find(place.model);
-    if (found == device.instances.end() || found->second.staged()) {
+    if (found == device.instances.end() || found->second.staged() ||
+        !of_group(found->second, place.device, leader_id)) {
       followers.whole = false;
       continue;
     }
@@ -80,7 +81,7 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
 
 void tend_groups(const Parts& core) {
   for (const auto& [id, model] : core.state.models) {
-    for (const auto& [leader, others] : model.groups()) {
+    for (const auto& [leader, others] : model.config.groups) {
       tend_group(core, id, leader);
     }
   }
