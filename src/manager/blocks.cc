@@ -115,6 +115,19 @@ std::string why_none(const std::map<HostId, host::Offer>& offers,
 
 }  // namespace
 
+std::set<HostId> largest_kind(const std::map<HostId, host::Offer>& offers,
+                              const std::map<HostId, host::HostFacts>& hosts) {
+  std::map<Kind, std::set<HostId>> kinds;
+  for (const auto& [id, offer] : offers) {
+    if (const auto host = hosts.find(id); host != hosts.end()) {
+      kinds[kind_of(offer, host->second)].insert(id);
+    }
+  }
+  const auto size = [](const auto& entry) { return entry.second.size(); };
+  const auto largest = std::ranges::max_element(kinds, {}, size);
+  return largest == kinds.end() ? std::set<HostId>{} : largest->second;
+}
+
 Result<std::vector<host::Block>> find_blocks(const std::map<HostId, host::Offer>& offers,
                                              const std::map<HostId, host::HostFacts>& hosts) {
   std::vector<host::Block> blocks;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/ids.h"
@@ -20,5 +21,10 @@ namespace heddle::manager {
 /// @return kUnavailable, saying what lacks or differs, where there is none.
 [[nodiscard]] Result<std::vector<host::Block>> find_blocks(
     const std::map<HostId, host::Offer>& offers, const std::map<HostId, host::HostFacts>& hosts);
+
+/// The largest group of hosts of one kind, as above: which may run a model in stages together, each
+/// any stage.
+[[nodiscard]] std::set<HostId> largest_kind(const std::map<HostId, host::Offer>& offers,
+                                            const std::map<HostId, host::HostFacts>& hosts);
 
 }  // namespace heddle::manager

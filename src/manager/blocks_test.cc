@@ -101,6 +101,15 @@ TEST_F(Blocks, OnlyHostsThatAreAlikeShareABlock) {
             (Names{{"h1/0", "h3/0"}, {"h3/0", "h1/0"}, {"h2/0", "h4/0"}, {"h4/0", "h2/0"}}));
 }
 
+TEST_F(Blocks, TheLargestKindMayRunStagesOfAnything) {
+  EXPECT_TRUE(largest_kind(offers, hosts).empty());
+  for (const std::uint64_t host : {1U, 2U, 3U}) {
+    add(host);
+  }
+  hosts[HostId(2)].build = "1.3";
+  EXPECT_EQ(largest_kind(offers, hosts), (std::set{HostId(1), HostId(3)}));
+}
+
 TEST_F(Blocks, WhatDiffersIsSaidWhereThereIsNone) {
   add(1);
   EXPECT_NE(why().find("there are 1 devices for it, of h1"), std::string::npos) << why();

@@ -124,75 +124,75 @@ void ModelRegistry::give_ids(const host::Offer& offer, ConfiguredModel& model) {
   }
 }
 
-void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
-  void ModelRegistry::assign(std::vector<ConfiguredModel> models,
-                             const std::map<HostId, host::HostFacts>& hosts) {
-    for (ConfiguredModel& model : models) {
-      const auto named = std::ranges::find_if(
-          models_, [&](const auto& other) { return other.config.id == model.config.id; });
-      model.digest = choose_digest(model, named == models_.end() ? nullptr : &*named);
-      const bool offered = named != models_.end() && named->offer() != nullptr;
-      const host::Assignment* before = offered ? nullptr : remembered(model);
-      if (before != nullptr) {
-        take_ids(before->ids, model);
-      } else if (named != models_.end() && same(*named, model)) {
-        model.id = named->id;
-        model.shards = named->shards;
-        model.cuts = named->cuts;
-      } else {
-        model.id = ModelId(++ids_given_);
-      }
-      if (const host::Offer* offer = model.offer()) {
-        give_ids(*offer, model);
-      }
-      std::map<HostId, host::Offer> taken = model.offers;
-      std::erase_if(taken, [&](const auto& entry) { return !model.served_by(entry.first); });
-      model.blocks = find_blocks(taken, hosts);
+void ModelRegistry::assign(std::vector<ConfiguredModel> models,
+                           const std::map<HostId, host::HostFacts>& hosts) {
+  for (ConfiguredModel& model : models) {
+    const auto named = std::ranges::find_if(
+        models_, [&](const auto& other) { return other.config.id == model.config.id; });
+    model.digest = choose_digest(model, named == models_.end() ? nullptr : &*named);
+    const bool offered = named != models_.end() && named->offer() != nullptr;
+    const host::Assignment* before = offered ? nullptr : remembered(model);
+    if (before != nullptr) {
+      take_ids(before->ids, model);
+    } else if (named != models_.end() && same(*named, model)) {
+      model.id = named->id;
+      model.shards = named->shards;
+      model.cuts = named->cuts;
+    } else {
+      model.id = ModelId(++ids_given_);
     }
-    models_ = std::move(models);
+    if (const host::Offer* offer = model.offer()) {
+      give_ids(*offer, model);
+    }
+    std::map<HostId, host::Offer> taken = model.offers;
+    std::erase_if(taken, [&](const auto& entry) { return !model.served_by(entry.first); });
+    model.blocks = find_blocks(taken, hosts);
+    model.alike = largest_kind(taken, hosts);
   }
+  models_ = std::move(models);
+}
 
-  const ConfiguredModel* ModelRegistry::find(ModelId id) const {
+const ConfiguredModel* ModelRegistry::find(ModelId id) const {
+  const auto found = std::find_if(
+      models_.begin(), models_.end(), [id](const auto& model) { return model.id == id; });
+  return found == models_.end() ? nullptr : &*found;
+}
+
+std::string ModelRegistry::name(ModelId id) const {
+  if (const ConfiguredModel* model = find(id)) {
+    return model->config.id;
+  }
+  for (const ConfiguredModel& model : models_) {
+    for (std::size_t i = 0; i < model.shards.size(); ++i) {
+      if (model.shards[i] == id) {
+        return host::shard_name(model.config.id, i + 1);
+      }
+    }
+    for (const std::vector<ModelId>& cut : model.cuts) {
+      const auto stage = std::ranges::find(cut, id);
+      if (stage != cut.end()) {
+        return host::stage_name(
+            model.config.id, static_cast<std::size_t>(stage - cut.begin()), cut.size());
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<core::ModelStatus> ModelRegistry::statuses(
+    const std::vector<core::ModelStatus>& known) const {
+  std::vector<core::ModelStatus> all;
+  for (const ConfiguredModel& model : models_) {
     const auto found = std::find_if(
-        models_.begin(), models_.end(), [id](const auto& model) { return model.id == id; });
-    return found == models_.end() ? nullptr : &*found;
-  }
-
-  std::string ModelRegistry::name(ModelId id) const {
-    if (const ConfiguredModel* model = find(id)) {
-      return model->config.id;
+        known.begin(), known.end(), [&](const auto& status) { return status.id == model.id; });
+    if (found != known.end()) {
+      all.push_back(*found);
+    } else {
+      all.push_back({.id = model.id, .name = model.config.id});
+      all.back().failure = model.failure();
     }
-    for (const ConfiguredModel& model : models_) {
-      for (std::size_t i = 0; i < model.shards.size(); ++i) {
-        if (model.shards[i] == id) {
-          return host::shard_name(model.config.id, i + 1);
-        }
-      }
-      for (const std::vector<ModelId>& cut : model.cuts) {
-        const auto stage = std::ranges::find(cut, id);
-        if (stage != cut.end()) {
-          return host::stage_name(
-              model.config.id, static_cast<std::size_t>(stage - cut.begin()), cut.size());
-        }
-      }
-    }
-    return {};
   }
-
-  std::vector<core::ModelStatus> ModelRegistry::statuses(
-      const std::vector<core::ModelStatus>& known) const {
-    std::vector<core::ModelStatus> all;
-    for (const ConfiguredModel& model : models_) {
-      const auto found = std::find_if(
-          known.begin(), known.end(), [&](const auto& status) { return status.id == model.id; });
-      if (found != known.end()) {
-        all.push_back(*found);
-      } else {
-        all.push_back({.id = model.id, .name = model.config.id});
-        all.back().failure = model.failure();
-      }
-    }
-    return all;
-  }
+  return all;
+}
 
 }  // namespace heddle::manager

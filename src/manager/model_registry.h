@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct ConfiguredModel {
   std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
   /// Of one that hosts may fetch together: the stages where it is cut into 2, 3, ...
   std::vector<std::vector<ModelId>> cuts{};
+  std::set<HostId> alike{};  ///< The hosts that may do so, as largest_kind() has them.
   /// Of a sharded model: where it can be, as find_blocks() has it, or why nowhere.
   Result<std::vector<host::Block>> blocks = std::vector<host::Block>{};
 

@@ -68,9 +68,10 @@ TEST(ModelRegistry, StagesOfCutsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
   EXPECT_EQ(registry.models()[0].cuts, cuts);
 
   ModelRegistry next;
-  next.remember({{.name = "a",
-                  .digest = "d",
-                  .ids = {ModelId(2), ModelId(4), ModelId(5), ModelId(6), ModelId(7), ModelId(8)}}});
+  next.remember(
+      {{.name = "a",
+        .digest = "d",
+        .ids = {ModelId(2), ModelId(4), ModelId(5), ModelId(6), ModelId(7), ModelId(8)}}});
   next.assign({cut_model("a")});
   EXPECT_EQ(next.models()[0].cuts,
             (std::vector<std::vector<ModelId>>{{ModelId(4), ModelId(5)},

@@ -101,7 +101,7 @@ std::vector<core::ManagerModel> stages_of(const ConfiguredModel& model,
     stage.footprints.clear();
     stage.fetched.clear();
     for (const auto& [host, offer] : model.offers) {
-      if (model.served_by(host) && cut < offer.cuts.size()) {
+      if (model.alike.contains(host) && cut < offer.cuts.size()) {
         const host::OfferedRank& rank = offer.cuts[cut].at(i);
         stage.image_bytes = rank.image_bytes;
         stage.footprints.insert(rank.footprints.begin(), rank.footprints.end());

@@ -97,6 +97,7 @@ TEST(Setup, AModelThatMayBeCutIsAModelMoreForEachCutAndStage) {
   ConfiguredModel whole = model(1);
   whole.config.pin = true;
   whole.cuts = {{ModelId(7), ModelId(8)}};
+  whole.alike = {kFirst, kSecond};
   for (const HostId host : {kFirst, kSecond}) {
     whole.offers[host] = offer(host, 1);
     whole.offers[host].fetched = host == kSecond;
