@@ -122,7 +122,7 @@ void write_part(spec::JsonWriter& json,
       continue;
     }
     const std::shared_ptr<CatalogModel> known = catalog.find(model.id);
-    if (known != nullptr && known->config.pipeline_parallel > 1) {
+    if (known != nullptr && known->config.tensor_parallel == 1) {
       json.key("stage").begin_object().key("model").string(model.name);
       json.key("stage").integer(rank).key("stages").integer(ranks.size()).end_object();
     } else {

@@ -116,14 +116,18 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
   }
 }
 
-/// Where the model runs, or comes, in stages and not yet as a whole: what its cut has is its own.
+/// Where the model runs, or comes, in stages and does not serve as a whole: what its cut has is its
+/// own.
 void add_cut(const State& state, const ModelState& model, ModelStatus& status) {
+  const bool serves = status.device && (status.residency == core::Residency::kWarm ||
+                                        status.residency == core::Residency::kServing);
   for (const ModelId id : model.cuts) {
-    const auto running = [&](const auto& d) { return d.second.instances.contains(id); };
-    const auto leader = std::ranges::find_if(state.devices, running);
-    if (status.device || leader == state.devices.end()) {
+    const auto there = [&](const auto& d) { return d.second.instances.contains(id); };
+    const auto leader = std::ranges::find_if(state.devices, there);
+    if (serves || leader == state.devices.end()) {
       continue;
     }
+    status.device.reset();
     status.loaded_bytes = status.image_bytes = 0;
     status.host_cached = false;
     for (const ShardPlace& place : block(state, id, leader->first)) {
@@ -132,9 +136,9 @@ void add_cut(const State& state, const ModelState& model, ModelStatus& status) {
       status.loaded_bytes += image_at(stage, host_of(place.device)).bytes;
       if (place.device != leader->first) {
         status.peers.push_back(place.device);
-        const auto& there = state.devices.at(place.device).instances;
-        const auto member = there.find(place.model);
-        status.kv_pages += member == there.end() ? 0 : member->second.kv_pages;
+        const auto& instances = state.devices.at(place.device).instances;
+        const auto member = instances.find(place.model);
+        status.kv_pages += member == instances.end() ? 0 : member->second.kv_pages;
       }
     }
     add_instances(state, id, status);

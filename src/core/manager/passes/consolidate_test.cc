@@ -26,6 +26,9 @@ TEST(Consolidate, TheWholeModelComesToWhereItsFirstStageRuns) {
   ASSERT_EQ(why.size(), 1U);
   EXPECT_THAT(why[0].why, HasSubstr("it runs in 4 stages until it is here"));
   check_invariants(core.state);
+  const ModelStatus status = model_statuses(core.state).at(0);
+  EXPECT_EQ(status.residency, core::Residency::kServing) << "in its stages";
+  EXPECT_EQ(status.peers.size(), 3U);
   core.passes();
   EXPECT_EQ(core.loads().size(), 1U) << "once";
   EXPECT_TRUE(core.at(kQuarters).is<Serving>()) << "it goes on meanwhile";
