@@ -45,6 +45,11 @@ std::string choose_digest(const ConfiguredModel& model, const ConfiguredModel* b
   return first;
 }
 
+/// Whether it could be somewhere and cannot any more: under its id it is on its way out.
+bool was_lost(const ConfiguredModel& before) {
+  return before.placed && !before.blocks;
+}
+
 }  // namespace
 
 bool ConfiguredModel::served_by(HostId host) const {
@@ -105,9 +110,10 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models,
     if (before != nullptr) {
       model.id = before->ids.front();
       model.shards.assign(before->ids.begin() + 1, before->ids.end());
-    } else if (named != models_.end() && same(*named, model)) {
+    } else if (named != models_.end() && same(*named, model) && !was_lost(*named)) {
       model.id = named->id;
       model.shards = named->shards;
+      model.placed = named->placed;
     } else {
       model.id = ModelId(++ids_given_);
     }
@@ -118,6 +124,7 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models,
     std::map<HostId, host::Offer> taken = model.offers;
     std::erase_if(taken, [&](const auto& entry) { return !model.served_by(entry.first); });
     model.blocks = find_blocks(taken, hosts);
+    model.placed = model.placed || (model.blocks && !model.blocks->empty());
   }
   models_ = std::move(models);
 }

@@ -25,6 +25,7 @@ struct ConfiguredModel {
   std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
   /// Of a sharded model: where it can be, as find_blocks() has it, or why nowhere.
   Result<std::vector<host::Block>> blocks = std::vector<host::Block>{};
+  bool placed = false;  ///< It could be somewhere once, under this id.
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Whether the host takes part in serving it.
