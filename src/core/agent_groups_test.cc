@@ -24,7 +24,10 @@ constexpr GroupId kGroup{.term = 4, .number = 2};
 /// A host with one device, whose worker leads or follows one of another host.
 class GroupOverHosts : public testing::Test {
  protected:
-  GroupOverHosts() {
+  GroupOverHosts() { begin(); }
+
+  void begin() {
+    core = AgentCore{AgentOptions{.host_pages = 20, .devices = {{.id = kHere, .pages = 12}}}};
     AgentModels models;
     for (const ModelId id : {kLeads, kFollows}) {
       models.models.push_back({.id = id, .image_bytes = 600, .footprint = {.image_pages = 6}});
@@ -67,7 +70,7 @@ class GroupOverHosts : public testing::Test {
   }
   static GroupCut cut() { return {.group = kGroup, .reason = {Code::kUnavailable, "h2 is gone"}}; }
 
-  AgentCore core{AgentOptions{.host_pages = 20, .devices = {{.id = kHere, .pages = 12}}}};
+  AgentCore core{AgentOptions{}};
 };
 
 TEST_F(GroupOverHosts, TheManagerHearsOfItOnceItIsConnected) {
@@ -134,6 +137,7 @@ TEST_F(GroupOverHosts, OneWhoseMemberDiedBeforeIsNotConnected) {
 
 TEST_F(GroupOverHosts, OnceAShardIsEvictedItsEndIsNoDeath) {
   for (const ModelId shard : {kLeads, kFollows}) {
+    begin();
     load(shard);
     tell(shard == kLeads ? led_here() : led_elsewhere());
     tell(GroupLinked{.group = kGroup});

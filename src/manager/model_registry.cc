@@ -62,6 +62,11 @@ void take_ids(const std::vector<ModelId>& ids, ConfiguredModel& model) {
   }
 }
 
+/// Whether it could be somewhere and cannot any more: under its id it is on its way out.
+bool was_lost(const ConfiguredModel& before) {
+  return before.placed && !before.blocks;
+}
+
 }  // namespace
 
 bool ConfiguredModel::served_by(HostId host) const {
@@ -134,10 +139,11 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models,
     const host::Assignment* before = offered ? nullptr : remembered(model);
     if (before != nullptr) {
       take_ids(before->ids, model);
-    } else if (named != models_.end() && same(*named, model)) {
+    } else if (named != models_.end() && same(*named, model) && !was_lost(*named)) {
       model.id = named->id;
       model.shards = named->shards;
       model.cuts = named->cuts;
+      model.placed = named->placed;
     } else {
       model.id = ModelId(++ids_given_);
     }
@@ -148,6 +154,7 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models,
     std::erase_if(taken, [&](const auto& entry) { return !model.served_by(entry.first); });
     model.blocks = find_blocks(taken, hosts);
     model.alike = largest_kind(taken, hosts);
+    model.placed = model.placed || (model.blocks && !model.blocks->empty());
   }
   models_ = std::move(models);
 }

@@ -29,6 +29,7 @@ struct ConfiguredModel {
   std::set<HostId> alike{};  ///< The hosts that may do so, as largest_kind() has them.
   /// Of a sharded model: where it can be, as find_blocks() has it, or why nowhere.
   Result<std::vector<host::Block>> blocks = std::vector<host::Block>{};
+  bool placed = false;  ///< It could be somewhere once, under this id.
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Whether the host takes part in serving it.

@@ -301,7 +301,7 @@ class PipeEdges::Impl : public std::enable_shared_from_this<PipeEdges::Impl> {
     /// From the host of the stage before.
     Result<void> hear_before(const std::string& payload) {
       Result<ToEdge> message = decode_to_edge(payload);
-      return message ? std::visit([this](auto& said) { return take(said); }, *message)
+      return message ? std::visit([this](auto& said) { return this->take(said); }, *message)
                      : message.error();
     }
 
@@ -310,7 +310,7 @@ class PipeEdges::Impl : public std::enable_shared_from_this<PipeEdges::Impl> {
     void hear_behind(const std::string& payload) {
       Result<FromEdge> message = decode_from_edge(payload);
       const Result<void> good =
-          message ? std::visit([this](auto& said) { return take(said); }, *message)
+          message ? std::visit([this](auto& said) { return this->take(said); }, *message)
                   : message.error();
       if (!good) {
         connector_->end(good.error().message);

@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 using test::find;
 
 constexpr ModelId kPiped{1};
-constexpr ModelId kStage{2};
-constexpr ModelId kA{3};
+constexpr ModelId kA{2};
+constexpr ModelId kStage{3};
 
 DeviceId device(std::uint64_t host) {
   return device_id(HostId(host), 0);
@@ -31,7 +31,7 @@ DeviceId device(std::uint64_t host) {
 /// kPiped in two stages over these hosts, of one device each, and kA on any.
 Configure ring_of(const std::vector<std::uint64_t>& hosts) {
   Configure configure{.options = {.drain_after = 1s}};
-  for (const ModelId id : {kPiped, kStage, kA}) {
+  for (const ModelId id : {kPiped, kA, kStage}) {
     configure.models.push_back(
         {.id = id, .name = "m" + std::to_string(id.value()), .image_bytes = 100, .context = 100});
   }
@@ -45,7 +45,7 @@ Configure ring_of(const std::vector<std::uint64_t>& hosts) {
     configure.models[0].groups[here] = {
         {.model = kStage, .device = device(hosts[(i + 1) % hosts.size()])}};
   }
-  configure.models[1].part_of = kPiped;
+  configure.models[2].part_of = kPiped;
   return configure;
 }
 
@@ -111,14 +111,10 @@ TEST_F(HostGroups, EachHasANumberOfItsOwn) {
   const FormGroup first = serve();
   EXPECT_EQ(first.members, members(1, 2));
   finish(requests);
-  ask(kA);
-  ask(kA);
-  lose_host(3);
   tell(AdminUnload{.ticket = TicketId(1), .model = kPiped});
   evicted(1, kPiped);
   evicted(2, kStage);
   ask(kPiped);
-  tell(AdminUnload{.ticket = TicketId(2), .model = kA});
   complete(1, kPiped);
   const auto again = complete(2, kStage);
   ASSERT_NE(find<FormGroup>(again), nullptr);
@@ -128,8 +124,7 @@ TEST_F(HostGroups, EachHasANumberOfItsOwn) {
 TEST_F(HostGroups, WhereAFollowersHostIsLostTheLeaderGoesAndTheModelToAnotherBlock) {
   serve();
   EXPECT_TRUE(evicts(lose_host(2), 1));
-  report(device(1), RequestReturned{.request = RequestId(requests)});
-  const auto commands = evicted(1, kPiped);
+  const auto commands = report(device(1), RequestReturned{.request = RequestId(requests)});
   std::set<DeviceId> loaded;
   for (const ManagerCommand& command : commands) {
     if (const auto* load = std::get_if<LoadOn>(&command)) {
@@ -193,7 +188,7 @@ TEST_F(HostGroups, OneOfWhichAHostIsAwayIsEndedByTheNextManager) {
 /// Hosts come, go and die, and two models want the same devices: the core never contradicts itself,
 /// and in the end all requests have run.
 TEST(HostGroupsAtRandom, WhateverHostsDoRequestsEnd) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
     test::Bench bench(ring_of({1, 2, 3}));
