@@ -127,7 +127,7 @@ class Agent::Impl {
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
     WorkerState& worker = workers_.at(device);
     if (const auto* submit = std::get_if<core::Submit>(&message)) {
-      fetcher_.prioritise(submit->model);
+      fetcher_.prioritise(models_.at(submit->model).source);
     }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));

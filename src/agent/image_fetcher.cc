@@ -90,10 +90,11 @@ void ImageFetcher::cancel(ModelId model) {
   }
 }
 
-void ImageFetcher::prioritise(ModelId model) {
-  const auto found = running_.find(model);
-  if (found != running_.end()) {
-    link_.prioritise(found->second->member);
+void ImageFetcher::prioritise(const std::string& source) {
+  for (const auto& [model, running] : running_) {
+    if (running->job.source == source) {
+      link_.prioritise(running->member);
+    }
   }
 }
 

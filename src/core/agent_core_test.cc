@@ -252,8 +252,8 @@ TEST(AgentCore, AnImageThatProvesWrongIsGivenUp) {
     EXPECT_EQ(find<EvictModel>(bench.tell(spoilt)), nullptr) << "its read has not ended";
     bench.tell(ReadEnded{.model = kA});
     if (!loaded) {
-      bench.tell(EvictFrom{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}});
-      bench.said(ModelEvicted{.model = kA});
+      bench.evict(kA);
+      bench.said(ModelEvicted{.model = kA, .exchanged = true});
     }
     const auto given_up = bench.tell(spoilt);
     EXPECT_EQ(find<EvictModel>(given_up) != nullptr, loaded);

@@ -566,3 +566,22 @@ def test_what_a_request_waits_for_overtakes_what_is_prewarmed(home, tmp_path):
             answered(asked, "sorter")
             wait_until(lambda: fetched_bytes(server) == len(files["model.safetensors"]))
             assert len(early.held) > before
+
+
+def test_what_is_due_first_leaves_the_link_where_its_source_stands(home):
+    site = fake.Site({f"models/{model}/{name}": content for model, files in (("adder", ADDER), ("morse", MORSE))
+                      for name, content in files.items()})
+    rows = [f'  {model}: {{path: "{site.url}/models/{model}/", slo: {{ttft: {due}}}}}\n'
+            for model, due in (("adder", "60s"), ("morse", "200s"))]
+    with site:
+        text = heddle.config(models=rows).replace("memory: 64MiB", "memory: 64MiB, nic: 400Mb/s")
+        with heddle.Server(text, env=environment(home)) as server:
+            known(server)
+            known(server, "morse")
+            gate = Gate(site, "adder")
+            asked = ask(server)
+            wait_until(lambda: gate.held)
+            answered(ask(server, "morse"), "morse")
+            assert not asked.done()
+            gate.open.set()
+            answered(asked)
