@@ -21,6 +21,12 @@ struct OfferedRank {
   friend bool operator==(const OfferedRank&, const OfferedRank&) = default;
 };
 
+/// A model as it is cut into stages, each of which any device may hold that has a footprint for it.
+struct OfferedCut {
+  std::vector<OfferedRank> stages{};
+  friend bool operator==(const OfferedCut&, const OfferedCut&) = default;
+};
+
 /// Devices that can hold a sharded model together, by rank.
 struct Block {
   std::vector<DeviceId> devices{};
@@ -53,8 +59,8 @@ struct Offer {
   std::vector<Block> blocks{};
   /// Of an external engine: it can be suspended there with its requests.
   bool keeps_requests = false;
-  /// Of a model that several hosts may fetch together: its stages where it is cut into 2, 3, ...
-  std::vector<std::vector<OfferedRank>> cuts{};
+  /// Of a model that several hosts may fetch together: how it is cut into 2, 3, ... stages.
+  std::vector<OfferedCut> cuts{};
   bool fetched = false;  ///< The host lacks the files, and fetches them when it loads the model.
 };
 

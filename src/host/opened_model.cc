@@ -158,7 +158,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     }
   }
   for (const std::vector<agent::HostModel>& cut : model.cuts) {
-    offer.cuts.push_back(offer_cut(config, host, model.config, cut));
+    offer.cuts.push_back({.stages = offer_cut(config, host, model.config, cut)});
   }
   return offer;
 }

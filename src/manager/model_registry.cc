@@ -56,7 +56,7 @@ void take_ids(const std::vector<ModelId>& ids, ConfiguredModel& model) {
   }
   for (std::size_t cut = 0; offer != nullptr && cut < offer->cuts.size(); ++cut) {
     std::vector<ModelId>& stages = model.cuts.emplace_back();
-    while (id != ids.end() && stages.size() < offer->cuts[cut].size()) {
+    while (id != ids.end() && stages.size() < offer->cuts[cut].stages.size()) {
       stages.push_back(*id++);
     }
   }
@@ -123,7 +123,7 @@ void ModelRegistry::give_ids(const host::Offer& offer, ConfiguredModel& model) {
   }
   model.cuts.resize(offer.cuts.size());
   for (std::size_t i = 0; i < offer.cuts.size(); ++i) {
-    while (model.cuts[i].size() < offer.cuts[i].size()) {
+    while (model.cuts[i].size() < offer.cuts[i].stages.size()) {
       model.cuts[i].emplace_back(++ids_given_);
     }
   }

@@ -52,7 +52,9 @@ TEST(ModelRegistry, AModelThatChangedOrCameBackIsAnother) {
 /// A model that hosts may fetch together in two stages or three.
 ConfiguredModel cut_model(const std::string& name) {
   ConfiguredModel made = model(name);
-  made.offers[kHost].cuts = {{{}, {}}, {{}, {}, {}}};
+  made.offers[kHost].cuts.resize(2);
+  made.offers[kHost].cuts[0].stages.resize(2);
+  made.offers[kHost].cuts[1].stages.resize(3);
   return made;
 }
 

@@ -102,7 +102,7 @@ std::vector<core::ManagerModel> stages_of(const ConfiguredModel& model,
     stage.fetched.clear();
     for (const auto& [host, offer] : model.offers) {
       if (model.alike.contains(host) && cut < offer.cuts.size()) {
-        const host::OfferedRank& rank = offer.cuts[cut].at(i);
+        const host::OfferedRank& rank = offer.cuts[cut].stages.at(i);
         stage.image_bytes = rank.image_bytes;
         stage.footprints.insert(rank.footprints.begin(), rank.footprints.end());
         if (offer.fetched) {

@@ -101,8 +101,9 @@ TEST(Setup, AModelThatMayBeCutIsAModelMoreForEachCutAndStage) {
   for (const HostId host : {kFirst, kSecond}) {
     whole.offers[host] = offer(host, 1);
     whole.offers[host].fetched = host == kSecond;
-    whole.offers[host].cuts = {{{.image_bytes = 3, .footprints = {{device_id(host, 0), {}}}},
-                                {.image_bytes = 2, .footprints = {{device_id(host, 0), {}}}}}};
+    whole.offers[host].cuts = {
+        {.stages = {{.image_bytes = 3, .footprints = {{device_id(host, 0), {}}}},
+                    {.image_bytes = 2, .footprints = {{device_id(host, 0), {}}}}}}};
   }
   const core::Configure configure = core_setup({}, {whole}, {}, kClockOffset);
   ASSERT_EQ(configure.models.size(), 3U);

@@ -12,6 +12,11 @@ inline void fields(Fields& v, OfferedRank& x) {
   v(2, "footprints", x.footprints);
 }
 
+inline void fields(Fields& v, OfferedCut& x) {
+  v.type("OfferedCut");
+  v(1, "stages", x.stages);
+}
+
 inline void fields(Fields& v, Block& x) {
   v.type("Block");
   v(1, "devices", x.devices);

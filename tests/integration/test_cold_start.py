@@ -25,8 +25,8 @@ class Apart(cluster.Cluster):
 
     def __enter__(self):
         super().__enter__()
-        for host in self.hosts:
-            host.await_line("learnt what a model is|a source has said")
+        wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
+        import time; time.sleep(3)
         return self
 
 
