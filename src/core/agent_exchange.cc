@@ -360,7 +360,7 @@ void AgentCore::Impl::heard(WorkerState& worker, const ModelEvicted& evicted) {
     } else {
       worker.pool.insert(home.pages.begin(), home.pages.end());
       images_.erase(evicted.model);
-      tell(ImageState{.model = evicted.model});
+      tell(ImageState{.model = evicted.model, .host = host_of(worker.device.id)});
       tell_image_gone(evicted.model);
     }
   }

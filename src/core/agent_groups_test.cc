@@ -148,6 +148,15 @@ TEST_F(GroupOverHosts, OnceAShardIsEvictedItsEndIsNoDeath) {
   }
 }
 
+TEST_F(GroupOverHosts, AnImageThatIsGoneIsNewsOfItsHost) {
+  load(kLeads);
+  tell(AgentModels{});  // It is not to be kept.
+  tell(EvictFrom{.device = kHere, .model = kLeads, .basis = {.epoch = kLife}});
+  const auto evicted = said(ModelEvicted{.model = kLeads});
+  ASSERT_NE(find<ImageState>(evicted), nullptr);
+  EXPECT_EQ(find<ImageState>(evicted)->host, HostId(1));
+}
+
 TEST_F(GroupOverHosts, ANewOneTakesThePlaceOfAnotherOfTheSameShard) {
   tell(led_here());
   const GroupId later{.term = 5, .number = 1};

@@ -196,7 +196,7 @@ void AgentCore::Impl::drop(ModelId model) {
   }
   std::erase(reads_, model);
   images_.erase(model);
-  tell(ImageState{.model = model});
+  tell(ImageState{.model = model, .host = host_of(workers_.begin()->first)});
   tell_image_gone(model);
 }
 

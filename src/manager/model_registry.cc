@@ -108,7 +108,12 @@ void ModelRegistry::remember(const std::vector<host::Assignment>& assigned) {
 /// What it was called before, where nothing else is called so now.
 const host::Assignment* ModelRegistry::remembered(const ConfiguredModel& model) const {
   for (const host::Assignment& one : remembered_) {
-    const bool taken = std::ranges::any_of(one.ids, [&](ModelId id) { return !name(id).empty(); });
+    bool taken = false;
+    for (std::size_t rank = 0; rank < one.ids.size(); ++rank) {
+      const std::string called = name(one.ids[rank]);
+      taken = taken || (!called.empty() &&
+                        called != (rank == 0 ? one.name : host::shard_name(one.name, rank)));
+    }
     if (one.name == model.config.id && one.digest == model.digest && !one.ids.empty() && !taken) {
       return &one;
     }

@@ -156,6 +156,11 @@ TEST(ModelRegistry, IdsOfAnEarlierManagerGoOnToMeanWhatTheyDid) {
   EXPECT_EQ(registry.models()[1].shards, std::vector{ModelId(8)});
   EXPECT_GT(registry.models()[0].id, ModelId(9));
   EXPECT_GT(registry.models()[2].id, ModelId(9)) << "it has other files";
+  ModelRegistry next;
+  next.assign({unknown});
+  next.remember({{.name = "a", .digest = "d", .ids = {next.models()[0].id, ModelId(8)}}});
+  next.assign({model("a", "d", 2)});
+  EXPECT_EQ(next.models()[0].shards, std::vector{ModelId(8)}) << "it had the same id meanwhile";
   registry.remember({{.name = "d", .digest = "d", .ids = {registry.models()[0].id}}});
   registry.assign({model("c"), model("d")});
   EXPECT_NE(registry.models()[1].id, registry.models()[0].id) << "one host calls two models so";

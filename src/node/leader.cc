@@ -221,13 +221,19 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     }
   }
 
-  /// Its models have to be known before what it has of them is heard.
+  /// Its models have to be known before what it has of them is heard: at first by the offers of all
+  /// hosts, as a model may be on several together.
   void hear(HostId id, core::ManagerEvent event) {
     Host& host = hosts_.at(id);
-    if (host.offered) {
+    if (host.offered && started_) {
       manager_->heard(std::move(event));
     } else {
       host.early.push_back(std::move(event));
+    }
+  }
+  void hear_early(Host& host) {
+    for (core::ManagerEvent& event : std::exchange(host.early, {})) {
+      manager_->heard(std::move(event));
     }
   }
 
@@ -237,10 +243,9 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
       unsettle(kSettling);
     }
     manager_->offered(id, std::move(offers));
-    if (!std::exchange(host.offered, true)) {
-      for (core::ManagerEvent& event : std::exchange(host.early, {})) {
-        manager_->heard(std::move(event));
-      }
+    host.offered = true;
+    if (started_) {
+      hear_early(host);
     }
     settle_if_known();
     gateways_->changed();
@@ -309,6 +314,11 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     settled_ = true;
     if (!started_) {
       gateways_->hold_models(false);
+      for (auto& [id, host] : hosts_) {
+        if (host.offered) {
+          hear_early(host);
+        }
+      }
     }
     manager_->settle(true);
     if (!std::exchange(started_, true)) {
