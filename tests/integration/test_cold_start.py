@@ -16,7 +16,7 @@ class Apart(cluster.Cluster):
 
     def __init__(self, home, hub, model="", **more):
         row = f"  adder: {{path: {NAME}, dtype: float32, min_residence: 0s, slo: {{ttft: 100ms}}{model}}}\n"
-        super().__init__(hosts=3, models=[row], memory="8MiB", **more)
+        super().__init__(hosts=3, models=[row], memory="16MiB", **more)
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
