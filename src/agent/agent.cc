@@ -387,9 +387,8 @@ class Agent::Impl {
 
   void execute(const core::ConnectGroup& command) {
     const bool pipe = spec::stages_of(models_.at(command.members.front().model).spec) > 1;
-    Result<GroupEnds> ends = connect_members(command, pipe, [this](DeviceId device) {
-      return workers_.contains(device);
-    });
+    Result<GroupEnds> ends = connect_members(
+        command, pipe, [this](DeviceId device) { return workers_.contains(device); });
     const auto count = std::ssize(command.members);
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];

@@ -9,8 +9,9 @@
 namespace heddle::core {
 
 bool AgentCore::Impl::spans_hosts(const FormGroup& form) const {
-  return std::ranges::any_of(
-      form.members, [this](const GroupMember& member) { return !workers_.contains(member.device); });
+  return std::ranges::any_of(form.members, [this](const GroupMember& member) {
+    return !workers_.contains(member.device);
+  });
 }
 
 void AgentCore::Impl::on(const FormGroup& form) {

@@ -64,8 +64,8 @@ struct HostFacts {
   std::vector<core::ManagerDevice> devices{};  ///< Their ids are theirs for ever.
   core::GuestPeers guest_peers{};              ///< Among its devices.
   std::vector<Assignment> assigned{};          ///< What names stand for there already.
-  std::uint64_t network = 0;  ///< At which models are fetched at most [bytes/s]; 0: not known.
-  std::string build{};        ///< The version of the program.
+  std::uint64_t network = 0;     ///< At which models are fetched at most [bytes/s]; 0: not known.
+  std::string build{};           ///< The version of the program.
   std::int64_t step_tokens = 0;  ///< Of one model in one step of its workers, at most.
 };
 

@@ -39,9 +39,8 @@ std::vector<Seat> seats_of(HostId host, const host::Offer& offer, const host::Ho
   std::vector<Seat> seats;
   for (const core::ManagerDevice& device : facts.devices) {
     if (host_of(device.id) == host && offer.ranks.front().footprints.contains(device.id)) {
-      seats.push_back({.id = device.id,
-                       .pages = device.pages,
-                       .in_host_memory = device.in_host_memory});
+      seats.push_back(
+          {.id = device.id, .pages = device.pages, .in_host_memory = device.in_host_memory});
     }
   }
   return seats;
@@ -79,8 +78,8 @@ std::string difference(const Kind& one,
                        const std::string& other_name) {
   for (std::size_t i = 0; i < one.size(); ++i) {
     if (one[i] != other[i]) {
-      return one_name + " has " + one[i].first + " " + one[i].second + ", " + other_name +
-             " has " + other[i].first + " " + other[i].second;
+      return one_name + " has " + one[i].first + " " + one[i].second + ", " + other_name + " has " +
+             other[i].first + " " + other[i].second;
     }
   }
   return {};

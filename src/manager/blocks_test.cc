@@ -17,12 +17,11 @@ class Blocks : public ::testing::Test {
     const HostId id(number);
     host::HostFacts& facts = hosts[id] = {
         .name = "h" + std::to_string(number), .isa = "avx2", .build = "1.2", .step_tokens = 512};
-    host::Offer& offer = offers[id] = {.name = "m", .digest = "d", .ranks = {stages, {.image_bytes = 9}}};
+    host::Offer& offer =
+        offers[id] = {.name = "m", .digest = "d", .ranks = {stages, {.image_bytes = 9}}};
     for (std::uint64_t i = 0; i < devices; ++i) {
-      facts.devices.push_back({.id = device_id(id, i),
-                               .pages = 10,
-                               .page_bytes = 4096,
-                               .in_host_memory = true});
+      facts.devices.push_back(
+          {.id = device_id(id, i), .pages = 10, .page_bytes = 4096, .in_host_memory = true});
       for (host::OfferedRank& rank : offer.ranks) {
         rank.footprints[device_id(id, i)] = {.image_pages = 8};
       }

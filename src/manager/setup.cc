@@ -80,7 +80,8 @@ std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
     }
   }
   if (!shards.empty()) {  // Rank 0 is where it may lead.
-    std::erase_if(first.footprints, [&](const auto& entry) { return !first.groups.contains(entry.first); });
+    std::erase_if(first.footprints,
+                  [&](const auto& entry) { return !first.groups.contains(entry.first); });
   }
   return shards;
 }

@@ -41,9 +41,8 @@ class AgentNode::Impl {
 
   Result<void> begin() {
     const HostId id(self_.number);
-    edges_.emplace(executor_, self_.self, [this](const agent::EdgeNews& news) {
-      host_->hear_edges(news);
-    });
+    edges_.emplace(
+        executor_, self_.self, [this](const agent::EdgeNews& news) { host_->hear_edges(news); });
     auto host = host::ConfiguredHost::create(
         executor_,
         config_,

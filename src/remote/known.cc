@@ -102,7 +102,8 @@ Subjects subjects(const core::Unweave& unweave, HostId /*own*/) {
 Result<void> check_hosts(const core::FormGroup& form, HostId own) {
   for (const core::GroupMember& member : form.members) {
     const HostId host = host_of(member.device);
-    if (host != own && std::ranges::find(form.hosts, host, &core::GroupHost::id) == form.hosts.end()) {
+    if (host != own &&
+        std::ranges::find(form.hosts, host, &core::GroupHost::id) == form.hosts.end()) {
       return wrong("a group with a worker of host " + std::to_string(host.value()) +
                    ", and not where that host is");
     }

@@ -95,25 +95,25 @@ class PipeEdges::Impl : public std::enable_shared_from_this<PipeEdges::Impl> {
         executor_,
         std::move(link),
         peer,
-        Caller::Handlers{
-            .on_message =
-                [this, id, ear = one.ear](const std::string& payload) {
-                  return ear->end == nullptr ? open(id, payload) : ear->end->hear_before(payload);
-                },
-            .on_gone =
-                [this, id, ear = one.ear](const Error& why) {
-                  if (ear->end == nullptr) {
-                    waiting_.erase(id);
-                  } else {
-                    ear->end->lost(why);
-                  }
-                },
-            .on_drained =
-                [ear = one.ear] {
-                  if (ear->end != nullptr) {
-                    ear->end->resume();
-                  }
-                }});
+        Caller::Handlers{.on_message =
+                             [this, id, ear = one.ear](const std::string& payload) {
+                               return ear->end == nullptr ? open(id, payload)
+                                                          : ear->end->hear_before(payload);
+                             },
+                         .on_gone =
+                             [this, id, ear = one.ear](const Error& why) {
+                               if (ear->end == nullptr) {
+                                 waiting_.erase(id);
+                               } else {
+                                 ear->end->lost(why);
+                               }
+                             },
+                         .on_drained =
+                             [ear = one.ear] {
+                               if (ear->end != nullptr) {
+                                 ear->end->resume();
+                               }
+                             }});
     one.patience.emplace(executor_);
     one.patience->expires_after(options_.patience);
     one.patience->async_wait([weak = weak_from_this(), id](const auto& stopped) {
@@ -248,13 +248,15 @@ class PipeEdges::Impl : public std::enable_shared_from_this<PipeEdges::Impl> {
     [[nodiscard]] std::int64_t stage() const { return edge_.stage; }
     [[nodiscard]] bool up() const { return carried_ != nullptr; }
     [[nodiscard]] Error why_not_up() const {
-      return {.code = Code::kUnavailable,
-              .message = "connect a pipeline with " + where(edge_) +
-                         (begins() ? " at " + net::Address{.host = edge_.peer.address,
-                                                           .port = edge_.peer.port}
-                                                  .text()
-                                   : "") +
-                         ": " + (trouble_.empty() ? "its host has not done its part" : trouble_)};
+      return {
+          .code = Code::kUnavailable,
+          .message =
+              "connect a pipeline with " + where(edge_) +
+              (begins()
+                   ? " at " +
+                         net::Address{.host = edge_.peer.address, .port = edge_.peer.port}.text()
+                   : "") +
+              ": " + (trouble_.empty() ? "its host has not done its part" : trouble_)};
     }
 
     void dial() {
@@ -336,12 +338,10 @@ class PipeEdges::Impl : public std::enable_shared_from_this<PipeEdges::Impl> {
           .on_bytes = [this](std::string bytes) { say(StreamBytes{.bytes = std::move(bytes)}); },
           .on_taken = [this](std::uint64_t bytes) { say(StreamTaken{.bytes = bytes}); },
           // The worker here has ended it, or is dead, which its host hears by itself.
-          .on_ended =
-              [this](const std::optional<Error>& /*why*/) { owner_.groups_.erase(group_); },
+          .on_ended = [this](const std::optional<Error>& /*why*/) { owner_.groups_.erase(group_); },
           .has_room = [this] { return queued() < owner_.options_.queued_full; }});
-      carried_->begin(CarriedStream::Socket(owner_.executor_,
-                                            asio::generic::stream_protocol(AF_UNIX, 0),
-                                            edge_.socket.release()));
+      carried_->begin(CarriedStream::Socket(
+          owner_.executor_, asio::generic::stream_protocol(AF_UNIX, 0), edge_.socket.release()));
       owner_.came_up(group_);
     }
 

@@ -18,7 +18,8 @@ struct PipeEdgesOptions {
   /// How long a group's edges may take to be connected, and a link to be asked for here.
   Duration patience = std::chrono::seconds(5);
   std::size_t queued_full = std::size_t{1} << 20U;  ///< As StreamOptions has it.
-  std::size_t waiting_most = 64;      ///< Links that nobody has asked for yet; with more, the oldest ends.
+  std::size_t waiting_most =
+      64;  ///< Links that nobody has asked for yet; with more, the oldest ends.
   net::ConnectorOptions connector{};
 };
 

@@ -32,15 +32,16 @@ class Host {
   Host(asio::io_context& loop, net::TestCluster& cluster, std::string name, Duration patience)
       : loop_(loop), name_(std::move(name)) {
     const net::Self self = net::self_of(cluster.issue(net::Role::kAgent, name_));
-    edges.emplace(loop.get_executor(),
-                  self,
-                  [this](const agent::EdgeNews& news) { heard.push_back(news); },
-                  PipeEdgesOptions{.patience = patience,
-                                   .connector = {.backoff = {.first = std::chrono::milliseconds(1),
-                                                             .most = std::chrono::milliseconds(4),
-                                                             .seed = 1}}});
-    listener_ = test_listener(
-        loop, self, {net::Role::kAgent}, [this](auto link, const net::Peer& peer) {
+    edges.emplace(
+        loop.get_executor(),
+        self,
+        [this](const agent::EdgeNews& news) { heard.push_back(news); },
+        PipeEdgesOptions{.patience = patience,
+                         .connector = {.backoff = {.first = std::chrono::milliseconds(1),
+                                                   .most = std::chrono::milliseconds(4),
+                                                   .seed = 1}}});
+    listener_ =
+        test_listener(loop, self, {net::Role::kAgent}, [this](auto link, const net::Peer& peer) {
           ++links;
           if (edges) {
             edges->take(std::move(link), peer);

@@ -110,9 +110,8 @@ void Catalog::know(const GroupFormed& formed) {
   std::vector<ShardPlace> others;
   for (std::size_t i = 0; i < formed.members.size(); ++i) {
     const GroupMember& member = formed.members[i];
-    const bool right =
-        i == 0 ? member.model == formed.model && member.device == formed.device
-               : i <= shape.size() && member.model == shape[i - 1].model;
+    const bool right = i == 0 ? member.model == formed.model && member.device == formed.device
+                              : i <= shape.size() && member.model == shape[i - 1].model;
     const auto known = state_.models.find(member.model);
     if (!right || !state_.devices.contains(member.device) || known == state_.models.end() ||
         !known->second.config.footprints.contains(member.device)) {
