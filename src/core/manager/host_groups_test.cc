@@ -191,6 +191,22 @@ TEST_F(HostGroups, OneOfWhichAHostIsAwayIsEndedByTheNextManager) {
   EXPECT_TRUE(evicts(tell(Settled{}), 1));
 }
 
+/// Whatever runs ends, until nothing waits.
+void end_all(test::Bench& bench) {
+  const std::vector<RequestId> asked(bench.asked.begin(), bench.asked.end());
+  for (int turn = 0; turn < 40; ++turn) {
+    bench.wait(1s);
+    for (const RequestId id : asked) {
+      const bool sent = std::ranges::any_of(bench.sent, [id](const auto& entry) {
+        return std::ranges::find(entry.second, id) != entry.second.end();
+      });
+      if (sent) {
+        bench.finish(id);
+      }
+    }
+  }
+}
+
 /// Hosts come, go and die, and two models want the same devices: the core never contradicts itself,
 /// and in the end all requests have run.
 TEST(HostGroupsAtRandom, WhateverHostsDoRequestsEnd) {
@@ -250,18 +266,7 @@ TEST(HostGroupsAtRandom, WhateverHostsDoRequestsEnd) {
         come(host);
       }
     }
-    const std::vector<RequestId> asked(bench.asked.begin(), bench.asked.end());
-    for (int turn = 0; turn < 40; ++turn) {
-      bench.wait(1s);
-      for (const RequestId id : asked) {
-        const bool sent = std::ranges::any_of(bench.sent, [id](const auto& entry) {
-          return std::ranges::find(entry.second, id) != entry.second.end();
-        });
-        if (sent) {
-          bench.finish(id);
-        }
-      }
-    }
+    end_all(bench);
     for (const ModelId model : {kOverRing, kOnOneHost}) {
       EXPECT_EQ(bench.status(model).requests_waiting, 0);
     }
