@@ -396,29 +396,22 @@ class Agent::Impl {
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
       const auto worker = workers_.find(member.device);
-      if (worker == workers_.end()) {
-        continue;
-      }
-      if (!ends) {
+      if (worker != workers_.end() && !ends) {
         log::error("group cannot be formed", {{"error", ends.error().message}});
         worker->second.life->kill();
-        continue;
+      } else if (worker != workers_.end()) {
+        worker->second.life->send(
+            join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
+            std::move(ends->members[rank]));
       }
-      worker->second.life->send(
-          join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
-          std::move(ends->members[rank]));
     }
     if (ends && !ends->edges.empty()) {
       handlers_.edges->connect(command.group, std::move(ends->edges));
     }
     log::info("group formed",
-              {{"model", model_name(command.members.front().model)},
-               {"hosts", std::max<std::size_t>(command.hosts.size(), 1)},
-               {"ranks", command.members.size()}});
+              {{"model", model_name(command.members.front().model)}, {"ranks", count}});
   }
-
   void execute(const core::LeaveGroup& command) { handlers_.edges->leave(command.group); }
-
   void execute(const core::ConnectGuests& command) { guests_.connect(command); }
   void execute(const core::ShareMemory& command) { guests_.share(command); }
   void execute(const core::PassMemory& command) { guests_.pass(command); }

@@ -44,7 +44,7 @@ core::GroupHost host_named(const core::ConnectGroup& command, HostId id) {
   return found == command.hosts.end() ? core::GroupHost{.id = id} : *found;
 }
 
-/// From each stage to the one behind it: a pair of sockets, of which the relay has one where only
+/// From each stage to the one behind it: a pair of sockets, of which the edge has one where only
 /// the other stage is here.
 Result<GroupEnds> connect_pipe(const core::ConnectGroup& command,
                                const std::function<bool(DeviceId)>& here) {

@@ -15,8 +15,8 @@ constexpr HostId kThere{2};
 
 /// Stages on devices of these hosts.
 core::ConnectGroup stages_on(const std::vector<HostId>& hosts) {
-  core::ConnectGroup command{.hosts = {{.id = kHere, .name = "h1", .port = 1},
-                                       {.id = kThere, .name = "h2", .port = 2}}};
+  core::ConnectGroup command{
+      .hosts = {{.id = kHere, .name = "h1", .port = 1}, {.id = kThere, .name = "h2", .port = 2}}};
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     command.members.push_back({.device = device_id(hosts[i], i), .model = ModelId(i + 1)});
   }

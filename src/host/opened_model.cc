@@ -9,7 +9,6 @@
 #include "fetch/outline.h"
 #include "fetch/source_name.h"
 #include "host/setup.h"
-#include "spec/pipe_stage.h"
 #include "store/digest.h"
 #include "store/model_source.h"
 
@@ -110,8 +109,9 @@ std::vector<OfferedRank> offer_cut(const config::Config& config,
 /// block may be on any of its devices, beside some of other hosts.
 void offer_blocks(const config::Config& config,
                   HostId host,
-                  const std::vector<agent::HostModel>& ranks,
+                  const OpenedModel& model,
                   Offer& offer) {
+  const std::vector<agent::HostModel>& ranks = *model.ranks;
   for (const std::vector<std::size_t>& block : config::device_blocks(config, std::ssize(ranks))) {
     std::vector<DeviceId>& devices = offer.blocks.emplace_back().devices;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -121,7 +121,7 @@ void offer_blocks(const config::Config& config,
           footprint_on(config.devices[index], ranks[rank]);
     }
   }
-  const bool over_hosts = config.cluster && spec::stages_of(ranks.front().spec) > 1;
+  const bool over_hosts = config.cluster && model.config.pipeline_parallel > 1;
   for (std::size_t i = 0; over_hosts && offer.blocks.empty() && i < config.devices.size(); ++i) {
     for (std::size_t rank = 0; rank < ranks.size() && runs_models(config.devices[i]); ++rank) {
       offer.ranks[rank].footprints[device_id(host, i)] =
@@ -149,7 +149,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     offer.ranks.push_back({.image_bytes = rank.image_bytes});
   }
   if (model.ranks->size() > 1) {
-    offer_blocks(config, host, *model.ranks, offer);
+    offer_blocks(config, host, model, offer);
     return offer;
   }
   for (std::size_t i = 0; i < config.devices.size(); ++i) {

@@ -82,8 +82,8 @@ bool Catalog::in_use(const ModelState& model,
              others, [&](const ShardPlace& place) { return part(place.device, place.model); });
 }
 
-/// Hosts that come and go change the blocks of models that are cut over several. A group keeps the
-/// devices that it has.
+/// Hosts that come and go change the blocks of models whose stages are on several. A group keeps
+/// the devices that it has.
 void Catalog::keep_blocks(ModelState& model, const ManagerModel& before) const {
   for (const auto& [leader, others] : before.groups) {
     const bool known = state_.devices.contains(leader) &&

@@ -32,7 +32,7 @@ namespace heddle::core::manager {
 [[nodiscard]] bool is_to_leave(const State& state, const DeviceState& device, ModelId model);
 
 /// Whether the shard is in the group that is led from there, or may yet be. The blocks of a model
-/// that is cut over hosts overlap: a device may have the same shard in several of them.
+/// whose stages are on several hosts overlap: a device may have the same shard in several of them.
 [[nodiscard]] bool of_group(const Instance& shard, DeviceId device, DeviceId leader);
 
 /// Whether anything of the model is on any device; of rank 0, also the other shards.

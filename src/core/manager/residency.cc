@@ -93,12 +93,16 @@ void Residency::join(DeviceId device, ModelId shard, DeviceId leader) {
 
 void Residency::form(ModelId model, DeviceId leader) {
   instance(leader, model).part_.forming = true;
-  FormGroup form{.group = {.number = ++state_.groups_formed}};
+  FormGroup form;
   for (const ShardPlace& place : block(state_, model, leader)) {
     form.members.push_back({.device = place.device,
                             .epoch = state_.devices.at(place.device).epoch,
                             .model = place.model});
+    if (host_of(place.device) != host_of(leader)) {
+      form.group.number = state_.groups_formed + 1;
+    }
   }
+  state_.groups_formed = std::max(state_.groups_formed, form.group.number);
   out_.act(std::move(form));
 }
 
