@@ -461,7 +461,7 @@ def test_what_a_stage_has_fetched_the_whole_model_does_not_fetch_again(home):
             # The last layer cannot be had, so the other stage alone has what it reads.
             gate = Gate(site, byte=len(WEIGHTS) - 150_000, then=fake.status(403))
             asked = ask(server)
-            wait_until(lambda: gate.held and fetched_bytes(server) > len(WEIGHTS) // 2)
+            wait_until(lambda: gate.held and fetched_bytes(server) > len(WEIGHTS) // 4)
             gate.open.set()
             code, _, answer = asked.result(60)
             assert code == 503 and "answered 403" in answer["error"]["message"], answer
@@ -553,7 +553,7 @@ def test_what_a_request_waits_for_overtakes_what_is_prewarmed(home, tmp_path):
     with site:
         early, wanted = Gate(site, "adder"), Gate(site, "sorter")
         with heddle.Server(config(paths, memory="16MiB", extra=extra), env=environment(home)) as server:
-            wait_until(lambda: len(early.held) >= 4)  # Pieces of 4 MiB.
+            wait_until(lambda: len(early.held) == 8)  # Requests at once, of 4 MiB each.
             asked = ask(server, "sorter")
             wait_until(lambda: wanted.held)
             before = len(early.held)
