@@ -126,7 +126,8 @@ class Agent::Impl {
 
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
     WorkerState& worker = workers_.at(device);
-    if (const auto* submit = std::get_if<core::Submit>(&message)) {
+    const auto* submit = std::get_if<core::Submit>(&message);
+    if (submit != nullptr && models_.contains(submit->model)) {
       fetcher_.prioritise(models_.at(submit->model).source);
     }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
@@ -224,12 +225,11 @@ class Agent::Impl {
   }
 
   void end_fetch(ModelId model, const Result<void>& ended) {
-    const std::vector<ModelId> wrong = fetcher_.forget(model);
-    hear(core::ReadEnded{.model = model,
-                         .error = ended ? std::nullopt : std::optional(ended.error())});
-    for (const ModelId other : wrong) {
+    for (const ModelId other : fetcher_.forget(model)) {
       hear(core::ImageSpoilt{.model = other, .error = ended.error()});
     }
+    hear(core::ReadEnded{.model = model,
+                         .error = ended ? std::nullopt : std::optional(ended.error())});
   }
 
   [[nodiscard]] const std::string& model_name(ModelId model) const {

@@ -36,6 +36,12 @@ bool is_part(const ImageJob& image) {
   return image.shard.ranks > 1 || image.stage != spec::PipeStage{};
 }
 
+/// The model that a job is for, or for a part of ("big[1]"), as people call it.
+std::string whole_name(const ImageFetcher::Job& job) {
+  const bool further = job.image.shard.rank > 0 || job.image.stage.index > 0;
+  return job.name.substr(0, further ? job.name.rfind('[') : std::string::npos);
+}
+
 /// Of two fetches of one model: what is shown of both.
 core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) {
   status.fetched_bytes += other.fetched_bytes;
@@ -117,6 +123,7 @@ std::vector<ModelId> ImageFetcher::forget(ModelId model) {
     unproven.clear();
   }
   core::FetchStatus last = found->second->progress->status(steady_now());
+  last.model = whole_name(ended.job);
   core::FetchStatus& past = past_[last.model];
   last.active = false;
   last.bytes_per_second = 0;
@@ -131,6 +138,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
   const Instant now = steady_now();
   for (const auto& [model, running] : running_) {
     core::FetchStatus status = running->progress->status(now);
+    status.model = whole_name(running->job);
     core::FetchStatus& one = all[status.model];
     one = sum(std::move(status), one);
   }
