@@ -64,6 +64,16 @@ TEST(DeviceBlocks, AnEngineThatIsNotOursCannotBeCut) {
   ASSERT_EQ(block_problems(config).size(), 1U);
 }
 
+TEST(DeviceBlocks, InAClusterStagesNeedNoBlockOfOneHost) {
+  Config config = with_devices({8});
+  config.cluster = ClusterConfig{};
+  config.models = {{.id = "deep", .pipeline_parallel = 2}};
+  EXPECT_TRUE(block_problems(config).empty());
+  config.models[0] = {.id = "wide", .tensor_parallel = 2};
+  EXPECT_EQ(block_problems(config).size(), 1U) << "ranks that sum together are on one host";
+  EXPECT_TRUE(block_problems(config, true).empty()) << "hosts have devices of their own";
+}
+
 TEST(DeviceBlocks, StagesNeedABlockToo) {
   Config config;
   config.devices = {{.name = "left", .kind = DeviceKind::kCpu, .memory = 1U << 20U}};

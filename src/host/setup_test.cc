@@ -215,6 +215,20 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   EXPECT_EQ(offer.ranks[1].image_bytes, 4U);
 }
 
+TEST(Setup, InAClusterAHostOffersItsDevicesForStagesThatItCannotHaveAlone) {
+  config::Config config = two_devices();
+  OpenedModel model = opened("deep", 4);
+  model.config.pipeline_parallel = 4;
+  EXPECT_TRUE(offers(config, HostId(2), {model}).front().ranks[3].footprints.empty());
+  config.cluster = config::ClusterConfig{};
+  const Offer offer = offers(config, HostId(2), {model}).front();
+  EXPECT_TRUE(offer.blocks.empty());
+  ASSERT_EQ(offer.ranks.size(), 4U);
+  for (const OfferedRank& rank : offer.ranks) {
+    EXPECT_EQ(rank.footprints.size(), 2U) << "each stage on each device";
+  }
+}
+
 TEST(Setup, AModelRunsOnTheDevicesThatItNames) {
   const config::Config config = two_devices();
   OpenedModel model = opened("m");

@@ -273,7 +273,7 @@ def allowed(objects):
 
 
 def test_only_those_who_link_may_come_in():
-    links = {"gateway": {"http": []}, "manager": {"links": ["gateway"]}, "agent": {"links": ["gateway", "manager"]}}
+    links = {"gateway": {"http": []}, "manager": {"links": ["gateway"]}, "agent": {"links": ["agent", "gateway", "manager"]}}
     assert allowed(OBJECTS.values()) == links
 
 

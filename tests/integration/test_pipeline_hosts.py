@@ -116,3 +116,15 @@ def test_a_new_manager_takes_a_pipeline_up_as_it_is(running, expected):
     assert gateway.chat("adder", prompt) == answer
     assert stream.text() == expected
     assert sum(node.log().count("group formed") for node in running.hosts) == formed
+
+
+def test_too_few_hosts_are_an_error_that_says_so():
+    with cluster.Cluster(hosts=1, models=MODELS) as alone:
+        gateway = alone.gateways[0]
+        ready(gateway)
+        prompt, right = heddle.eval_set("sorter", 1)[0]
+        assert gateway.chat("sorter", prompt) == right
+        body = {"model": "adder", "messages": [{"role": "user", "content": "1+1="}]}
+        status, _, answer = gateway.call("/v1/chat/completions", body)
+        assert status == 503, answer
+        assert "it is in 2 parts" in answer["error"]["message"] and "1 devices" in answer["error"]["message"], answer
