@@ -126,8 +126,9 @@ class Agent::Impl {
 
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
     WorkerState& worker = workers_.at(device);
-    if (const auto* submit = std::get_if<core::Submit>(&message)) {
-      fetcher_.prioritise(submit->model);
+    const auto* submit = std::get_if<core::Submit>(&message);
+    if (submit != nullptr && models_.contains(submit->model)) {
+      fetcher_.prioritise(models_.at(submit->model).source);
     }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));
@@ -224,7 +225,9 @@ class Agent::Impl {
   }
 
   void end_fetch(ModelId model, const Result<void>& ended) {
-    fetcher_.forget(model);
+    for (const ModelId other : fetcher_.forget(model)) {
+      hear(core::ImageSpoilt{.model = other, .error = ended.error()});
+    }
     hear(core::ReadEnded{.model = model,
                          .error = ended ? std::nullopt : std::optional(ended.error())});
   }
@@ -445,11 +448,6 @@ class Agent::Impl {
     send(command.device, command.epoch, std::move(command.message));
   }
 
-  static std::optional<Instant> due_of(const core::StartRead& command) {
-    return command.due_in > Duration{} ? std::optional(steady_now() + command.due_in)
-                                       : std::nullopt;
-  }
-
   void execute(core::StartRead& command) {
     const HostModel& model = models_.at(command.model);
     ImageJob job = image_job(command.model, model, setup_.page_bytes);
@@ -460,7 +458,8 @@ class Agent::Impl {
       fetcher_.start({.image = std::move(job),
                       .name = model.name,
                       .source = model.source,
-                      .urgency = {.early = command.early, .due = due_of(command)}});
+                      .early = command.early,
+                      .due_in = command.due_in});
       return;
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});

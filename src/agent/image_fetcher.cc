@@ -36,6 +36,12 @@ bool is_part(const ImageJob& image) {
   return image.shard.ranks > 1 || image.stage != spec::PipeStage{};
 }
 
+/// The model that a job is for, or for a part of ("big[1]"), as people call it.
+std::string whole_name(const ImageFetcher::Job& job) {
+  const bool further = job.image.shard.rank > 0 || job.image.stage.index > 0;
+  return job.name.substr(0, further ? job.name.rfind('[') : std::string::npos);
+}
+
 /// Of two fetches of one model: what is shown of both.
 core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) {
   status.fetched_bytes += other.fetched_bytes;
@@ -64,7 +70,9 @@ void ImageFetcher::start(Job job) {
   auto running = std::make_unique<Running>();
   running->progress =
       std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(job.urgency);
+  running->member = link_.join(
+      {.early = job.early,
+       .due = job.due_in > Duration{} ? std::optional(steady_now() + job.due_in) : std::nullopt});
   running->job = std::move(job);
   Running& at = *running;
   running_[model] = std::move(running);
@@ -88,25 +96,41 @@ void ImageFetcher::cancel(ModelId model) {
   }
 }
 
-void ImageFetcher::prioritise(ModelId model) {
-  const auto found = running_.find(model);
-  if (found != running_.end()) {
-    link_.prioritise(found->second->member);
+void ImageFetcher::prioritise(const std::string& source) {
+  for (const auto& [model, running] : running_) {
+    if (running->job.source == source) {
+      link_.prioritise(running->member);
+    }
   }
 }
 
-void ImageFetcher::forget(ModelId model) {
+std::vector<ModelId> ImageFetcher::forget(ModelId model) {
   const auto found = running_.find(model);
   if (found == running_.end()) {
-    return;
+    return {};
+  }
+  found->second->thread.join();
+  const Running& ended = *found->second;
+  std::set<ModelId>& unproven = unproven_[ended.job.source];
+  std::vector<ModelId> wrong;
+  unproven.erase(model);
+  if (ended.proof == Proof::kPart) {
+    unproven.insert(model);
+  } else if (ended.proof == Proof::kWrong) {
+    wrong.assign(unproven.begin(), unproven.end());
+  }
+  if (ended.proof == Proof::kWrong || ended.proof == Proof::kWhole) {
+    unproven.clear();
   }
   core::FetchStatus last = found->second->progress->status(steady_now());
+  last.model = whole_name(ended.job);
   core::FetchStatus& past = past_[last.model];
   last.active = false;
   last.bytes_per_second = 0;
   last.fetched_bytes += past.fetched_bytes;
   past = std::move(last);
   running_.erase(found);
+  return wrong;
 }
 
 std::vector<core::FetchStatus> ImageFetcher::statuses() const {
@@ -114,6 +138,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
   const Instant now = steady_now();
   for (const auto& [model, running] : running_) {
     core::FetchStatus status = running->progress->status(now);
+    status.model = whole_name(running->job);
     core::FetchStatus& one = all[status.model];
     one = sum(std::move(status), one);
   }
@@ -125,7 +150,7 @@ std::vector<core::FetchStatus> ImageFetcher::statuses() const {
 }
 
 /// What somebody has fetched meanwhile is read where it is.
-Result<void> ImageFetcher::run(const Running& running) const {
+Result<void> ImageFetcher::run(Running& running) const {
   const Result<std::filesystem::path> there =
       store::find_model(running.job.source, setup_.pull.places);
   const Instant began = steady_now();
@@ -152,8 +177,9 @@ Result<void> ImageFetcher::run(const Running& running) const {
     tell(fetched ? "fetched" : "the fetch was stopped; what has come is kept");
     return fetched;
   }
-  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos ||
-      fetched.error().code == Code::kCorrupt) {
+  const bool wrong = fetched.error().code == Code::kCorrupt;
+  running.proof = wrong ? Proof::kWrong : Proof::kNone;
+  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos || wrong) {
     handlers_.on_changed(running.job.source);
   }
   tell("the fetch has failed");
@@ -180,7 +206,7 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   return options;
 }
 
-Result<void> ImageFetcher::fetch(const Running& running) const {
+Result<void> ImageFetcher::fetch(Running& running) const {
   const ImageJob& image = running.job.image;
   Result<OpenedImage> opened = open_image(image);
   if (!opened) {
@@ -221,7 +247,11 @@ Result<void> ImageFetcher::fetch(const Running& running) const {
     return read;
   }
   const auto there = (*live)->finish();
-  return there ? Result<void>() : there.error();
+  if (!there) {
+    return there.error();
+  }
+  running.proof = *there ? Proof::kWhole : Proof::kPart;
+  return {};
 }
 
 }  // namespace heddle::agent

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/thread.h"
+#include "base/time.h"
 #include "core/serving.h"
 #include "fetch/live_model.h"
 #include "fetch/model_fetch.h"
@@ -37,7 +39,8 @@ class ImageFetcher {
     ImageJob image{};      ///< Its directory has the outline of the model (fetch/outline.h).
     std::string name{};    ///< Of the model, for people.
     std::string source{};  ///< As fetch::pull() takes it.
-    FetchUrgency urgency{};
+    bool early = false;    ///< No request waits for it.
+    Duration due_in{};     ///< Until the first token that waits is to be there; 0: none waits.
   };
   struct Handlers {
     std::function<void(ModelId, std::uint64_t bytes)> on_progress{};
@@ -58,33 +61,44 @@ class ImageFetcher {
   void start(Job job);
   /// The model's job, if one runs, ends with kCancelled soon; what has come stays in the cache.
   void cancel(ModelId model);
-  /// A request waits for the model.
-  void prioritise(ModelId model);
-  /// Of a job that has ended.
-  void forget(ModelId model);
+  /// A request waits for the model of this source, and with it for all of its parts.
+  void prioritise(const std::string& source);
+  /// Of a job that has ended. Returns the models whose images were complete, and are now known to
+  /// be made of what is wrong: parts of the same model, of which the whole came with another
+  /// digest.
+  [[nodiscard]] std::vector<ModelId> forget(ModelId model);
 
   /// What is fetched, and what has been, by name.
   [[nodiscard]] std::vector<core::FetchStatus> statuses() const;
 
  private:
+  /// What the end of a job says of the files that it read.
+  enum class Proof : std::uint8_t {
+    kNone,
+    kPart,   ///< Not all of the model is there, so its digests were not compared.
+    kWhole,  ///< It is, and is right.
+    kWrong,
+  };
   /// A job that runs.
   struct Running {
     Job job{};
     FetchLink::Member member{};
     std::stop_source stop{};
     std::shared_ptr<FetchProgress> progress{};
+    Proof proof = Proof::kNone;
     Thread thread{};  ///< Ends before the rest.
   };
 
-  [[nodiscard]] Result<void> run(const Running& running) const;
-  [[nodiscard]] Result<void> fetch(const Running& running) const;
+  [[nodiscard]] Result<void> run(Running& running) const;
+  [[nodiscard]] Result<void> fetch(Running& running) const;
   [[nodiscard]] fetch::PullOptions options_of(const Running& running) const;
 
   FetchSetup setup_;
   Handlers handlers_;
   mutable FetchLink link_;
   mutable fetch::LiveModels models_{};
-  std::map<std::string, core::FetchStatus> past_{};  ///< By name: of jobs that were forgotten.
+  std::map<std::string, std::set<ModelId>> unproven_{};  ///< By source.
+  std::map<std::string, core::FetchStatus> past_{};      ///< By name: of jobs that were forgotten.
   std::map<ModelId, std::unique_ptr<Running>> running_{};
 };
 

@@ -69,7 +69,7 @@ class ImageFetcherTest : public fetch::TestPull {
     const ModelId model = job.image.model;
     fetcher.start(std::move(job));
     Result<void> result = ended.get_future().get();
-    fetcher.forget(model);
+    (void)fetcher.forget(model);
     statuses_ = fetcher.statuses();
     return result;
   }

@@ -85,6 +85,12 @@ struct ReadEnded {
   ModelId model{};
   std::optional<Error> error{};
 };
+/// What the image was made of is known to be wrong by now: it is as if its read had failed. Of no
+/// effect where it is not complete.
+struct ImageSpoilt {
+  ModelId model{};
+  Error error{};
+};
 /// Pages that were lent are backed by memory again.
 struct PagesBacked {
   DeviceId device{};
@@ -110,6 +116,7 @@ using AgentEvent = std::variant<StartAgent,
                                 WorkerSaid,
                                 ReadProgress,
                                 ReadEnded,
+                                ImageSpoilt,
                                 Borrow,
                                 Repay,
                                 PagesBacked,

@@ -155,6 +155,7 @@ class AgentCore::Impl {
   void on(const WorkerSaid& said);
   void on(const ReadProgress& progress);
   void on(const ReadEnded& ended);
+  void on(const ImageSpoilt& spoilt);
   void on(const Tick& /*tick*/) {}
   void on(const Borrow& borrow);
   void on(const Repay& repay);

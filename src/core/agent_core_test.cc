@@ -241,6 +241,30 @@ TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReported) {
   EXPECT_EQ(bench.core.host_usage().free, 10);
 }
 
+TEST(AgentCore, AnImageThatProvesWrongIsGivenUp) {
+  for (const bool loaded : {true, false}) {
+    SCOPED_TRACE(loaded);
+    Bench bench;
+    const ImageSpoilt spoilt{.model = kA, .error = {Code::kCorrupt, "another digest"}};
+    EXPECT_TRUE(bench.tell(spoilt).empty());
+    bench.load(kA);
+    bench.said(bench.free_pages(kA, 10));
+    EXPECT_EQ(find<EvictModel>(bench.tell(spoilt)), nullptr) << "its read has not ended";
+    bench.tell(ReadEnded{.model = kA});
+    if (!loaded) {
+      bench.evict(kA);
+      bench.said(ModelEvicted{.model = kA, .exchanged = true});
+    }
+    const auto given_up = bench.tell(spoilt);
+    EXPECT_EQ(find<EvictModel>(given_up) != nullptr, loaded);
+    if (loaded) {
+      const auto gone = bench.said(ModelEvicted{.model = kA});
+      EXPECT_EQ(find<ImageFailed>(gone)->reason.message, "another digest");
+    }
+    EXPECT_EQ(bench.core.host_usage().free, 10);
+  }
+}
+
 TEST(AgentCore, ARefusedLoadBringsTheImageHome) {
   Bench bench;
   bench.load(kA);

@@ -91,6 +91,12 @@ inline void fields(Fields& v, ReadEnded& x) {
   v(2, "error", x.error);
 }
 
+inline void fields(Fields& v, ImageSpoilt& x) {
+  v.message(198, "ImageSpoilt");
+  v(1, "model", x.model);
+  v(2, "error", x.error);
+}
+
 inline void fields(Fields& v, ForgetOrders& /*x*/) {
   v.message(190, "ForgetOrders");
 }

@@ -140,6 +140,13 @@ void AgentCore::Impl::on(const ReadEnded& ended) {
   start_reader();
 }
 
+void AgentCore::Impl::on(const ImageSpoilt& spoilt) {
+  Image* found = image(spoilt.model);
+  if (found != nullptr && found->read == ReadState::kComplete) {
+    fail_image(spoilt.model, *found, spoilt.error);
+  }
+}
+
 /// Whoever has the image gives it up, and whoever waits for it is told.
 void AgentCore::Impl::fail_image(ModelId model, Image& image, const Error& error) {
   image.read = ReadState::kFailed;

@@ -309,12 +309,15 @@ std::optional<Work> Incoming::find_in(Order& order, const Part& part) {
   if (order.at >= part.range.end) {
     return std::nullopt;
   }
+  // A request goes on over what follows in the file, as far as it is wanted too.
+  const std::vector<Range>& wanted = order.extents.at(part.job);
+  const std::uint64_t last = std::ranges::upper_bound(wanted, order.at, {}, &Range::end)->end;
   std::uint64_t end = order.at + record_bytes_;
-  while (end < part.range.end && end % options_.piece_bytes != 0 && missing(end) &&
+  while (end < last && end % options_.piece_bytes != 0 && missing(end) &&
          end - order.at < options_.piece_bytes) {
     end += record_bytes_;
   }
-  return Work{.job = part.job, .range = {order.at, std::min(end, part.range.end)}};
+  return Work{.job = part.job, .range = {order.at, std::min(end, last)}};
 }
 
 std::optional<Work> Incoming::claim(OrderId id) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/units.h"
+#include "core/manager/models.h"
 #include "core/manager/value.h"
 
 namespace heddle::core::manager {
@@ -14,10 +15,10 @@ using namespace std::chrono_literals;
 /// What nobody waits for has time.
 constexpr Duration kUnhurried = 1h;
 
-/// When the first of the tokens that wait for the model is due.
-std::optional<Instant> first_due(const State& state, const ModelState& model) {
+/// When the first of the tokens that wait for the model, or the one that it is a shard of, is due.
+std::optional<Instant> first_due(const State& state, ModelId id) {
   std::optional<Instant> first;
-  for (const auto& [key, request] : model.waiting) {
+  for (const auto& [key, request] : state.models.at(whole(state, id)).waiting) {
     const Instant due = state.requests.at(request).due;
     first = std::min(first.value_or(due), due);
   }
@@ -50,11 +51,11 @@ policy::Fetch fetch_of(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
   return {.id = policy::FetchId(id.value()),
           .bytes = static_cast<std::int64_t>(to_fetch(model, host)),
-          .deadline = first_due(state, model).value_or(state.now + kUnhurried)};
+          .deadline = first_due(state, id).value_or(state.now + kUnhurried)};
 }
 
 Duration due_in(const State& state, ModelId id) {
-  const std::optional<Instant> due = first_due(state, state.models.at(id));
+  const std::optional<Instant> due = first_due(state, id);
   return due ? std::max(*due - state.now, Duration{1}) : Duration{};
 }
 
