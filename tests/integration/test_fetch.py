@@ -224,8 +224,9 @@ def test_layers_run_while_others_come_and_hold_up_nobody(home):
             asked = ask(server)
             assert held.seen.wait(30)
             # The request is at its worker, which has the first layers and runs them.
-            running = wait_until(lambda: next((row for row in server.call("/running")[2]["running"]
-                                               if row["requests_running"] == 1 and row["loaded_bytes"] > 0), None))
+            running = wait_until(lambda: next(
+                (row for row in server.call("/running")[2]["running"] if row["requests_running"] == 1
+                 and row["loaded_bytes"] > 0 and row["fetch"]["bytes"] >= RECORD), None))
             assert running["loaded_bytes"] < running["bytes"]
             assert running["fetch"]["from"] == name
             assert RECORD <= running["fetch"]["bytes"] < running["fetch"]["total_bytes"] == len(WEIGHTS)

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 /// What nobody waits for has time.
 constexpr Duration kUnhurried = 1h;
 
-/// When the first token that waits for the model is due, or what it is a part of, is due.
+/// When the first token is due that waits for the model, or for what it is a part or a cut of.
 std::optional<Instant> first_due(const State& state, ModelId id) {
   std::optional<Instant> first;
   for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
