@@ -37,10 +37,6 @@ namespace {
 constexpr Duration kWatchPeriod = rpc::kBeatPeriod;
 static_assert(kWatchPeriod <= policy::Watchdog::kPeriodMost);
 
-std::int64_t milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
 }  // namespace
 
 core::AgentOptions core_options(const AgentSetup& setup) {
@@ -190,7 +186,7 @@ class Agent::Impl {
   }
 
   void end_read(ModelId model, const Result<void>& ended) {
-    const std::int64_t ms = milliseconds(reads_.end(steady_now()));
+    const auto ms = std::chrono::round<std::chrono::milliseconds>(reads_.end(steady_now())).count();
     std::optional<Error> error;
     if (ended) {
       log::info("weights read", {{"model", model_name(model)}, {"ms", ms}});
@@ -396,20 +392,20 @@ class Agent::Impl {
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
       const auto worker = workers_.find(member.device);
-      if (worker != workers_.end() && !ends) {
-        log::error("group cannot be formed", {{"error", ends.error().message}});
-        worker->second.life->kill();
-      } else if (worker != workers_.end()) {
+      if (worker != workers_.end() && ends) {
         worker->second.life->send(
             join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
             std::move(ends->members[rank]));
+      } else if (worker != workers_.end()) {
+        worker->second.life->kill();
       }
     }
-    if (ends && !ends->edges.empty()) {
+    if (!ends) {
+      log::error("group cannot be formed", {{"error", ends.error().message}});
+    } else if (!ends->edges.empty()) {
       handlers_.edges->connect(command.group, std::move(ends->edges));
     }
-    log::info("group formed",
-              {{"model", model_name(command.members.front().model)}, {"ranks", count}});
+    log::info("group formed", {{"model", model_name(command.members[0].model)}, {"ranks", count}});
   }
   void execute(const core::LeaveGroup& command) { handlers_.edges->leave(command.group); }
   void execute(const core::ConnectGuests& command) { guests_.connect(command); }

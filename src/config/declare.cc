@@ -189,6 +189,35 @@ void declare_listing(Fields& f, ModelConfig& model) {
             model.concurrency_limit);
 }
 
+/// How the model is divided among devices and hosts.
+void declare_parts(Fields& f, ModelConfig& model) {
+  f.integer(
+      {"tensor_parallel",
+       "Shard the model over so many devices, which it has to itself while it is there: 1, 2, "
+       "4 or 8."},
+      {.least = 1, .most = 8},
+      model.tensor_parallel);
+  f.integer({"pipeline_parallel",
+             "Cut the model into so many stages, each with a range of its layers, on devices which "
+             "it has to itself while it is there: 1, 2, 4 or 8."},
+            {.least = 1, .most = 8},
+            model.pipeline_parallel);
+  for (const auto& [key, devices] : {std::pair("tensor_parallel", model.tensor_parallel),
+                                     std::pair("pipeline_parallel", model.pipeline_parallel)}) {
+    if (std::popcount(static_cast<std::uint64_t>(devices)) != 1) {
+      f.reject(key, "is " + std::to_string(devices) + "; want 1, 2, 4 or 8");
+    }
+  }
+  if (model.tensor_parallel > 1 && model.pipeline_parallel > 1) {
+    f.reject("pipeline_parallel", "a model is either sharded or cut into stages");
+  }
+  f.integer({"cold_start_hosts",
+             "Hosts of a cluster that fetch the model together when none has it, each a range of "
+             "its layers, at most; 1: one host alone."},
+            {.least = 1, .most = 4},
+            model.cold_start_hosts);
+}
+
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.text({"path", "A directory with a checkpoint, or a model that heddle pull fetches."},
          model.path);
@@ -217,31 +246,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
             {.least = 1},
             model.batch);
   f.texts({"devices", "Names of the devices that it may run on; all when absent."}, model.devices);
-  f.integer(
-      {"tensor_parallel",
-       "Shard the model over so many devices, which it has to itself while it is there: 1, 2, "
-       "4 or 8."},
-      {.least = 1, .most = 8},
-      model.tensor_parallel);
-  f.integer({"pipeline_parallel",
-             "Cut the model into so many stages, each with a range of its layers, on devices which "
-             "it has to itself while it is there: 1, 2, 4 or 8."},
-            {.least = 1, .most = 8},
-            model.pipeline_parallel);
-  for (const auto& [key, devices] : {std::pair("tensor_parallel", model.tensor_parallel),
-                                     std::pair("pipeline_parallel", model.pipeline_parallel)}) {
-    if (std::popcount(static_cast<std::uint64_t>(devices)) != 1) {
-      f.reject(key, "is " + std::to_string(devices) + "; want 1, 2, 4 or 8");
-    }
-  }
-  if (model.tensor_parallel > 1 && model.pipeline_parallel > 1) {
-    f.reject("pipeline_parallel", "a model is either sharded or cut into stages");
-  }
-  f.integer({"cold_start_hosts",
-             "Hosts of a cluster that fetch the model together when none has it, each a range of "
-             "its layers, at most; 1: one host alone."},
-            {.least = 1, .most = 4},
-            model.cold_start_hosts);
+  declare_parts(f, model);
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);

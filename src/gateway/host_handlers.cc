@@ -116,7 +116,8 @@ Task<void> leave(std::shared_ptr<Context> context, HttpExchange& http, bool leav
     co_await respond_error(http, unknown_host(name, hosts));
     co_return;
   }
-  if (const Result<void> done = co_await carry_out(*context, host->id, leaving); !done) {
+  const Result<void> done = co_await carry_out(*context, host->id, leaving);
+  if (!done) {
     co_await respond_error(http, api::from_error(done.error()));
     co_return;
   }

@@ -118,7 +118,7 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
 
 /// Where the model runs, or comes, in stages and does not serve as a whole: what its cut has is its
 /// own.
-void add_cut(const State& state, const ModelState& model, ModelStatus& status) {
+void tell_cut(const State& state, const ModelState& model, ModelStatus& status) {
   const bool serves = status.device && (status.residency == core::Residency::kWarm ||
                                         status.residency == core::Residency::kServing);
   for (const ModelId id : model.cuts) {
@@ -255,7 +255,7 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .failure = model.failure};
     add_instances(state, id, status);
     add_shards(state, model, status);
-    add_cut(state, model, status);
+    tell_cut(state, model, status);
     statuses.push_back(std::move(status));
   }
   return statuses;

@@ -29,8 +29,8 @@ struct FourHosts : TestState {
       configuration.models.front().fetched[HostId(host)] = kImagePages * kPageBytes;
       configuration.networks[HostId(host)] = 10'000'000;
     }
-    add_cut(kHalves, 2);
-    add_cut(kQuarters, 4);
+    configure_cut(kHalves, 2);
+    configure_cut(kQuarters, 4);
     reconfigure();
     for (std::uint64_t host = 1; host < 4; ++host) {
       devices.up({.device = at_host(host), .epoch = WorkerEpoch(host + 1)});
@@ -128,7 +128,7 @@ struct FourHosts : TestState {
       model.footprints[device.id] = footprint;
     }
   }
-  void add_cut(ModelId id, std::int64_t stages) {
+  void configure_cut(ModelId id, std::int64_t stages) {
     ManagerModel cut = configuration.models.front();
     cut.id = id;
     cut.cut_of = kA;
