@@ -268,6 +268,10 @@ void ConfiguredHost::open_again(const std::string& source) {
 /// Puts these in the places of those of their names, and offers them.
 void ConfiguredHost::take(std::vector<OpenedModel> opened) {
   for (OpenedModel& model : opened) {
+    if (model.known && model.ranks) {
+      log::info("a source has said what its model is",
+                {{"model", model.config.id}, {"from", fetch::shown(model.source)}});
+    }
     const auto place = std::ranges::find_if(
         opened_, [&](const OpenedModel& one) { return one.config.id == model.config.id; });
     if (place != opened_.end()) {

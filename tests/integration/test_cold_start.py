@@ -1,22 +1,26 @@
 """A model that no host has: several hosts fetch it together, answer from their stages, and gather it on one."""
 
+import re
+
 import cluster
 import pytest
 import server as heddle
 from fetching import ADDER, environment, fake
-from test_cluster import LONG, Stream, wait_until
-from test_fetch import answered, ask
+from test_cluster import LONG, Stream
+from test_fetch import wait_until
 
 WEIGHTS = len(ADDER["model.safetensors"])
 NAME = "acme/adder"
+TOGETHER = re.compile(r"in ([23]) stages on ([^ ,]+), ")
+GATHERS = "stages until it is here"
 
 
 class Apart(cluster.Cluster):
     """Three hosts, each with a cache of its own and a network that takes seconds for the model."""
 
-    def __init__(self, home, hub, model="", **more):
+    def __init__(self, home, hub, model="", memory="16MiB"):
         row = f"  adder: {{path: {NAME}, dtype: float32, min_residence: 0s, slo: {{ttft: 100ms}}{model}}}\n"
-        super().__init__(hosts=3, models=[row], memory="16MiB", **more)
+        super().__init__(hosts=3, models=[row], memory=memory, device_extra=", pace: {step: 40ms}")
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
@@ -25,18 +29,33 @@ class Apart(cluster.Cluster):
 
     def __enter__(self):
         super().__enter__()
+        for host in self.hosts:
+            host.await_line("a source has said what its model is model=adder")
         wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
-        import time; time.sleep(3)
         return self
+
+    def host(self, device):
+        return next(node for node in self.hosts if node.name == device.partition("/")[0])
 
 
 def decisions(gateway):
     return [one["why"] for one in gateway.call("/api/decisions")[2]["decisions"]]
 
 
-def residents(gateway):
-    """Which devices have something of the model."""
+def together(gateway):
+    """In how many stages the model started, and which device leads them."""
+    found = wait_until(lambda: [m for m in map(TOGETHER.search, decisions(gateway)) if m])
+    return int(found[0][1]), found[0][2]
+
+
+def holders(gateway):
+    """The devices that have something of the model."""
     return sorted(d["name"] for d in gateway.call("/api/devices")[2]["devices"] if d["models"])
+
+
+def fetched(host):
+    """What it has fetched, load by load [bytes]."""
+    return [int(size) for size in re.findall(r"fetched model=adder bytes=(\d+)", host.log())]
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +74,58 @@ def hub():
 
 
 def test_hosts_fetch_it_together_and_it_gathers_on_one(tmp_path, hub, expected):
-    with Apart(tmp_path, hub, device_extra=", pace: {step: 50ms}") as nodes:
+    with Apart(tmp_path, hub) as nodes:
         gateway = nodes.gateways[0]
         stream = Stream(gateway, "adder", "1 2 3").began()
-        assert any("in 3 stages on " in why for why in decisions(gateway))
-        assert len(residents(gateway)) == 3
-        wait_until(lambda: any("it runs in 3 stages until it is here" in why for why in decisions(gateway)))
-        wait_until(lambda: "taken" == "taken")
+        stages, leader = together(gateway)
+        parts = [sum(fetched(host)) for host in nodes.hosts if fetched(host)]
+        assert len(parts) == len(holders(gateway)) == stages
+        assert max(parts) < 0.75 * WEIGHTS and sum(parts) < 1.2 * WEIGHTS
+        shown = [d["stage"]["stages"] for d in gateway.call("/api/devices")[2]["devices"] if d.get("stage")]
+        assert shown == [stages] * stages
+        wait_until(lambda: any(GATHERS in why for why in decisions(gateway)))
+        wait_until(lambda: len(fetched(nodes.host(leader))) == 2)
+        assert sum(fetched(nodes.host(leader))) <= WEIGHTS, "nothing comes twice"
         assert stream.text() == expected
-        wait_until(lambda: len(residents(gateway)) == 1)
-        answered(ask(gateway))
+        wait_until(lambda: holders(gateway) == [leader])
+        assert Stream(gateway, "adder", "1 2 3").text() == expected
+        assert holders(gateway) == [leader]
+
+
+@pytest.mark.parametrize("phase", ["fetch", "serve", "gather"])
+def test_whoever_dies_at_whatever_phase_the_answer_is_the_same(tmp_path, hub, expected, phase):
+    with Apart(tmp_path, hub) as nodes:
+        gateway = nodes.gateways[0]
+        stream = Stream(gateway, "adder", "1 2 3")
+        _, leader = together(gateway)
+        follower = next(host for host in nodes.hosts if host is not nodes.host(leader))
+        if phase == "fetch":
+            follower.await_line("fetch model=adder")
+            follower.kill()
+        elif phase == "serve":
+            stream.began()
+            nodes.host(leader).kill()
+        else:
+            stream.began()
+            wait_until(lambda: any(GATHERS in why for why in decisions(gateway)))
+            follower.kill()
+        assert stream.text() == expected
+
+
+def test_where_no_device_has_room_for_the_whole_it_stays_in_stages(tmp_path, hub, expected):
+    with Apart(tmp_path, hub, memory="8MiB") as nodes:
+        gateway = nodes.gateways[0]
+        assert Stream(gateway, "adder", "1 2 3").text() == expected
+        stages, _ = together(gateway)
+        assert len(holders(gateway)) == stages
+        assert not any(GATHERS in why for why in decisions(gateway))
+        assert gateway.call("/models/unload", {"model": "adder"})[0] == 200
+        wait_until(lambda: not holders(gateway))
+
+
+def test_one_host_alone_where_the_configuration_says_so(tmp_path, hub, expected):
+    with Apart(tmp_path, hub, model=", cold_start_hosts: 1") as nodes:
+        gateway = nodes.gateways[0]
+        assert Stream(gateway, "adder", "1 2 3").text() == expected
+        assert len(holders(gateway)) == 1
+        assert not any(TOGETHER.search(why) for why in decisions(gateway))
