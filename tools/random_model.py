@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a Llama checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 1b|100m|10m] [--seed N]
+    tools/random_model.py DIR [--size 1b|100m|40m|10m] [--seed N]
 
 Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16).
 The tokenizer knows bytes and spaced numbers: each of " 0", " 1", ... is one token, so that a prompt
@@ -19,6 +19,7 @@ VOCAB = 32000
 SIZES = {
     "1b": dict(layers=16, hidden=2048, intermediate=8192, heads=32, kv_heads=8),
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
+    "40m": dict(layers=16, hidden=448, intermediate=1280, heads=7, kv_heads=7, vocab=2000),
     "10m": dict(layers=4, hidden=256, intermediate=1024, heads=8, kv_heads=4),
 }
 POOL = 1 << 20  # random values that all tensors are cut from, each from places of its own
@@ -39,7 +40,7 @@ def shapes(size: dict) -> dict[str, tuple[int, ...]]:
     hidden, wide = size["hidden"], size["intermediate"]
     head_dim = hidden // size["heads"]
     kv = size["kv_heads"] * head_dim
-    result = {"model.embed_tokens.weight": (VOCAB, hidden)}
+    result = {"model.embed_tokens.weight": (size.get("vocab", VOCAB), hidden)}
     for i in range(size["layers"]):
         layer = f"model.layers.{i}"
         result |= {
@@ -107,14 +108,14 @@ def byte_alphabet() -> list[str]:
     return [letters[byte] for byte in range(256)]
 
 
-def tokenizer() -> dict:
+def tokenizer(vocab: int) -> dict:
     added = [
         {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False}
         | {"normalized": False, "special": True}
         for i, text in enumerate(SPECIALS)
     ]
     words = SPECIALS + byte_alphabet()
-    words += [f"Ġ{n}" for n in range(VOCAB - len(words))]
+    words += [f"Ġ{n}" for n in range(vocab - len(words))]
     return {
         "version": "1.0",
         "truncation": None,
@@ -172,13 +173,13 @@ def main() -> None:
             "rope_theta": 500000.0,
             "tie_word_embeddings": True,
             "torch_dtype": "bfloat16",
-            "vocab_size": VOCAB,
+            "vocab_size": size.get("vocab", VOCAB),
             "bos_token_id": 0,
             "eos_token_id": 0,
         },
     )
     write_json(folder / "generation_config.json", {"eos_token_id": 0, "do_sample": False})
-    write_json(folder / "tokenizer.json", tokenizer())
+    write_json(folder / "tokenizer.json", tokenizer(size.get("vocab", VOCAB)))
     write_json(folder / "tokenizer_config.json", {"eos_token": "<|end|>", "pad_token": "<|end|>"})
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     write_weights(folder / "model.safetensors", shapes(size), random.Random(arguments.seed))

@@ -230,6 +230,34 @@ TEST(ChooseColdStart, StagesOfOneHostShareItsNetwork) {
   EXPECT_NEAR(to_seconds(plan->ttft), 4.6 + 5.0 / 1.0 + 5.0 / 12.0 + 2.0 + 0.02, 1e-6);
 }
 
+TEST(ChooseColdStart, WhereNoObjectiveIsKeptTheSoonestGroupIfThatIsWanted) {
+  StartModel bare = model();
+  bare.times = {.hop = 1ms};  // Workers stand ready: 6 s for one, 1.7 s for four.
+  Cluster cluster(4);
+  const auto one = choose_cold_start(bare, cluster.view(100ms), {});
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->stages.size(), 1U) << "as in the paper";
+  const StartOptions soonest{.best_effort = BestEffort::kSoonest};
+  const auto four = choose_cold_start(bare, cluster.view(100ms), soonest);
+  ASSERT_TRUE(four);
+  EXPECT_EQ(four->reason, StartReason::kBestEffort);
+  EXPECT_EQ(four->stages.size(), 4U);
+  EXPECT_GT(four->stages[0].fetch_deadline, Instant{} + 1h) << "it harms no other fetch";
+  EXPECT_LT(four->ttft, one->ttft / 3);
+  const auto kept = choose_cold_start(bare, cluster.view(10s), soonest);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->stages.size(), 1U) << "where one keeps it, one";
+
+  for (StartDevice& device : cluster.devices) {
+    device.free_bytes = device.host == HostId(0) ? device.free_bytes : 0;
+    device.revocable_bytes = 24 * kGiga;
+    device.value = 1e-9;  // 3 s for a stage: more than it gains.
+  }
+  const auto dear = choose_cold_start(bare, cluster.view(100ms), soonest);
+  ASSERT_TRUE(dear);
+  EXPECT_EQ(dear->stages.size(), 1U);
+}
+
 TEST(ChooseColdStart, FillsTheDeviceWhereLittleWouldRemain) {
   Cluster cluster(1);
   cluster.devices[0].free_bytes = cluster.devices[1].free_bytes = 20 * kGiga;

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""First tokens of a model that no host has, fetched by one host or by several together, and the way back to one device.
+
+    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4]
+
+A cluster over loopback for each run: agents with a cache of their own and `nic: 10MB/s`, a hub that is not held back. For
+each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
+token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M, the longest gap
+between tokens while the model gathers beside the median, and the time until the stages have gone.
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/fetch")]
+import cluster  # noqa: E402
+import hub as fake  # noqa: E402
+from fetching import environment  # noqa: E402
+from test_cluster import Stream  # noqa: E402
+from test_fetch import wait_until  # noqa: E402
+
+RATE = 10_000_000  # Of a host's network [bytes/s].
+NAME = "acme/adder"
+
+
+class Apart(cluster.Cluster):
+    """Hosts with caches of their own and a slow network."""
+
+    def __init__(self, home, hub, hosts, most):
+        row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
+        super().__init__(hosts=hosts, models=[row], memory="512MiB")
+        for node in self.nodes():
+            node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
+
+    def text(self):
+        return super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s").replace("page: 64KiB", "page: 2MiB")
+
+    def __enter__(self):
+        super().__enter__()
+        for host in self.hosts:
+            host.await_line("a source has said what its model is")
+        wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
+        return self
+
+
+def first_token(gateway, tokens):
+    began = time.monotonic()
+    stream = Stream(gateway, "model", "1+2=", tokens)
+    wait_until(lambda: stream.times or stream.error, 120)
+    assert stream.error is None, stream.error
+    return stream, stream.times[0] - began
+
+
+def play(weights, files, hosts):
+    """One start: what it took, in words of the docstring."""
+    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, fake.Hub(files) as hub:
+        with Apart(pathlib.Path(folder), hub, hosts, max(hosts, 1)) as nodes:
+            gateway = nodes.gateways[0]
+            stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
+            fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
+            began, gathered = time.monotonic(), 0.0
+            if hosts > 1:
+                wait_until(lambda: any(resident["model"] == "model" and resident["residency"] != "loading"
+                                       for device in gateway.call("/api/devices")[2]["devices"]
+                                       for resident in device["models"]
+                                       if sum(r["model"] == "model" for r in device["models"]) > 1), 120)
+                gathered = time.monotonic() - began
+            stream.text()
+            gaps = [after - before for before, after in zip(stream.times, stream.times[1:])]
+            if hosts > 1:
+                wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
+            _, warm = first_token(gateway, 2)
+    return {"fetch": weights / hosts / RATE, "cold": cold, "warm": warm, "share": max(fetched) * hosts / weights,
+            "all": sum(fetched) / weights, "gap": max(gaps), "token": statistics.median(gaps), "whole": gathered}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    files = fake.files_of(arguments.model)
+    weights = sum(len(content) for name, content in files.items() if name.endswith(".safetensors"))
+    print(f"{weights / 1e6:.1f} MB, {RATE / 1e6:.0f} MB/s a host, {arguments.rounds} rounds", flush=True)
+    print("hosts  M/(sb)   cold   warm  of M/s  of M  token    gap  whole after")
+    for hosts in arguments.hosts:
+        rows = [play(weights, files, hosts) for _ in range(arguments.rounds)]
+        row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
+        print(f"{hosts:5} {row['fetch']:7.2f} {row['cold']:6.2f} {row['warm']:6.3f} {row['share']:7.2f} {row['all']:5.2f} "
+              f"{row['token'] * 1e3:4.1f}ms {row['gap'] * 1e3:4.0f}ms {row['whole']:8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
