@@ -135,6 +135,7 @@ TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesAre) {
 }
 
 TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
+  config.models[0].tensor_parallel = 2;
   serving.residency[ModelId(1)] = core::Residency::kServing;
   serving.peers = {DeviceId(1)};
   start();
@@ -145,8 +146,7 @@ TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
   EXPECT_EQ(ask("GET", "/running")["running"][0]["device"], "cpu0+");  // The other has no name.
 }
 
-TEST_F(StatusHandlersTest, DevicesShowTheStagesOfPipelines) {
-  config.models[0].pipeline_parallel = 2;
+TEST_F(StatusHandlersTest, DevicesShowTheStagesOfPipelinesThoughTheyAreNotConfigured) {
   serving.residency[ModelId(1)] = core::Residency::kServing;
   serving.peers = {DeviceId(1)};
   start();
