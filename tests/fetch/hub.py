@@ -6,6 +6,7 @@ files of a folder. `faults` are functions from a request to True, where they hav
 """
 
 import contextlib
+import functools
 import hashlib
 import http.server
 import json
@@ -18,6 +19,13 @@ COMMIT = "c0ffee" + "0" * 34
 LARGE = 4096  # Bytes from which on a file is in the content network.
 
 
+@functools.lru_cache(maxsize=256)
+def digest(kind, content):
+    """In hexadecimal; of a large file once."""
+    return hashlib.new(kind, content).hexdigest()
+
+
+@functools.lru_cache(maxsize=256)
 def git_id(content):
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
@@ -80,7 +88,7 @@ class Site:
         self.http.server_close()
 
     def etag(self, name):
-        return self.etags.get(name, f'"{hashlib.md5(self.files[name]).hexdigest()}"')
+        return self.etags.get(name, f'"{digest("md5", self.files[name])}"')
 
     def answer(self, request):
         name = urllib.parse.unquote(request.path.split("?")[0]).lstrip("/")
@@ -118,7 +126,7 @@ class Hub(Site):
             row = {"type": "file", "path": name, "size": len(content), "oid": git_id(content)}
             if len(content) >= LARGE:
                 row["oid"] = git_id(b"a pointer")
-                row["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+                row["lfs"] = {"oid": digest("sha256", content), "size": len(content), "pointerSize": 134}
             rows.append(row)
         return self.listing or rows
 

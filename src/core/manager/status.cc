@@ -8,6 +8,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/views.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -116,11 +117,10 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
   }
 }
 
-/// Where the model runs, or comes, in stages and does not serve as a whole: what its cut has is its
-/// own.
+/// Where the model runs, or comes, in stages, and the whole of it is not there yet: what its cut
+/// has is its own.
 void tell_cut(const State& state, const ModelState& model, ModelStatus& status) {
-  const bool serves = status.device && (status.residency == core::Residency::kWarm ||
-                                        status.residency == core::Residency::kServing);
+  const bool serves = serves_complete(state, model.config.id);
   for (const ModelId id : model.cuts) {
     const auto there = [&](const auto& d) { return d.second.instances.contains(id); };
     const auto leader = std::ranges::find_if(state.devices, there);

@@ -188,6 +188,12 @@ bool blocked(const State& state, const DeviceState& device, ModelId model) {
          });
 }
 
+bool serves_complete(const State& state, ModelId id) {
+  return std::ranges::any_of(serving_places(state, id), [&](DeviceId device) {
+    return state.devices.at(device).instances.at(id).complete;
+  });
+}
+
 std::vector<DeviceId> serving_places(const State& state, ModelId id) {
   std::vector<std::tuple<bool, std::int64_t, DeviceId>> places;
   const std::int64_t batch = state.models.at(id).config.batch;

@@ -29,6 +29,9 @@ struct Places {
 /// Whether the model may not run on the device now because another does and they do not share.
 [[nodiscard]] bool blocked(const State& state, const DeviceState& device, ModelId model);
 
+/// Whether the model serves on some device with the last of its weights.
+[[nodiscard]] bool serves_complete(const State& state, ModelId model);
+
 /// Where the model serves, the best place for its next request first: those that are not spared and
 /// where no request waits for memory, while they have room, then those with the fewest requests of
 /// it.

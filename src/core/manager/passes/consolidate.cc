@@ -62,7 +62,7 @@ void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
   if (found == instances.end() || !found->second.runs()) {
     return;
   }
-  if (serving_places(state, id).empty()) {
+  if (!serves_complete(state, id)) {
     if (!is_somewhere(state, id)) {
       gather(core, id, cut, leader);
     }

@@ -60,6 +60,19 @@ TEST(Consolidate, StagesServeUntilTheWholeDoesAndGoWhenTheirRequestsHaveEnded) {
   check_invariants(core.state);
 }
 
+TEST(Consolidate, WeightsThatAreStillToComeHoldUpNoRequest) {
+  FourHosts core;
+  core.start_in_stages();
+  core.residency.serve(kDevice, kA);
+  const RequestId id = core.wait(kA);
+  core.passes();
+  EXPECT_EQ(core.state.requests.at(id).as, kQuarters);
+  EXPECT_TRUE(core.at(kQuarters).is<Serving>());
+  core.at(kA).complete = true;
+  core.passes();
+  EXPECT_TRUE(core.at(kQuarters).is<Draining>());
+}
+
 TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
   FourHosts core;
   const DeviceId fifth = device_id(HostId(3), 1);

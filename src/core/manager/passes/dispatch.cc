@@ -50,12 +50,16 @@ bool send(const Parts& core, RequestId id, const Candidate& place) {
   return true;
 }
 
-/// Where a request may go, to the whole model first. One that has to run alone keeps one device
-/// free, not all of them.
+/// Where a request may go: to the whole model first, but for weights of it that are still to come.
+/// One that has to run alone keeps one device free, not all of them.
 std::vector<Candidate> candidates(const State& state, RequestId id) {
   const RequestState& request = state.requests.at(id);
+  std::vector<ModelId> all = forms(state.models.at(request.model));
+  if (!serves_complete(state, request.model)) {
+    std::ranges::rotate(all, all.begin() + 1);
+  }
   std::vector<Candidate> places;
-  for (const ModelId form : forms(state.models.at(request.model))) {
+  for (const ModelId form : all) {
     for (const DeviceId place : serving_places(state, form)) {
       places.push_back({.device = place, .as = form});
     }
