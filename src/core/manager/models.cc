@@ -43,15 +43,6 @@ std::vector<ModelId> forms(const ModelState& model) {
   return all;
 }
 
-std::optional<ModelId> form_on(const State& state, const DeviceState& device, ModelId model) {
-  for (const ModelId form : forms(state.models.at(model))) {
-    if (device.instances.contains(form)) {
-      return form;
-    }
-  }
-  return std::nullopt;
-}
-
 std::vector<ModelId> shards_of(const ModelState& model) {
   if (model.config.cut_of || model.config.groups.empty()) {
     return model.config.stages;

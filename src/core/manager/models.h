@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,11 +22,6 @@ namespace heddle::core::manager {
 
 /// What can run the model's requests: itself, then its cuts.
 [[nodiscard]] std::vector<ModelId> forms(const ModelState& model);
-
-/// Of these, what runs, or is to run, on the device; none: nothing of the model is there.
-[[nodiscard]] std::optional<ModelId> form_on(const State& state,
-                                             const DeviceState& device,
-                                             ModelId model);
 
 /// Its shards but rank 0, or stages but the first; none where it is neither sharded nor cut.
 [[nodiscard]] std::vector<ModelId> shards_of(const ModelState& model);

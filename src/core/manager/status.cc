@@ -128,6 +128,7 @@ void tell_cut(const State& state, const ModelState& model, ModelStatus& status) 
       continue;
     }
     status.device.reset();
+    status.peers.clear();
     status.loaded_bytes = status.image_bytes = 0;
     status.host_cached = false;
     for (const ShardPlace& place : block(state, id, leader->first)) {
