@@ -187,7 +187,7 @@ TEST(ChatTemplate, NestingWithinLimitsIsHarmless) {
 
 TEST(ChatTemplate, LongChatsAreWithinLimits) {
   std::string messages = "[";
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     messages += std::string(i == 0 ? "" : ",") + R"({"role": "user", "content": ")" +
                 std::string(1000, 'x') + "\"}";
   }
@@ -197,7 +197,7 @@ TEST(ChatTemplate, LongChatsAreWithinLimits) {
       "{{ '<|' ~ m.role ~ '|>' + m.content | trim + '\n' }}{% endfor %}",
       {.messages = messages});
   ASSERT_TRUE(text) << text.error().message;
-  EXPECT_EQ(text->size(), 4000U * (1000 + 9));
+  EXPECT_EQ(text->size(), 1000U * (1000 + 9));
 }
 
 TEST(ChatTemplate, RendersOnManyThreadsAtOnce) {
