@@ -8,7 +8,7 @@ import time
 import pytest
 import server as heddle
 from test_gpu import machine
-from test_weave import COLD, HOT, OTHER, decided, guests, wait_for
+from test_weave import COLD, HOT, OTHER, all_up, decided, guests, wait_for
 
 # So many requests are asked at once, and the KV of their prompts alone is too much for the hot model's device. Long
 # answers are for what has to be over before they end.
@@ -69,8 +69,10 @@ def layers(server, by):
     return sum(value for name, value in rows if "guest_layers_total" in name and f'by="{by}"' in name)
 
 
-def all_up(server):
-    return wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]), patience=60)
+def begin(server):
+    """The cold model is on the first device, as it would not be if only the other one had started."""
+    all_up(server)
+    ask(server, COLD, 0, 4)
 
 
 def check_pages(server):
@@ -88,7 +90,7 @@ def check_pages(server):
 def alone():
     """What the requests are answered where nothing is woven."""
     with heddle.Server(config(weave=False), env=machine(devices=2)) as server:
-        ask(server, COLD, 0, 4)
+        begin(server)
         answers = burst(server, tokens=LONG)
         assert not decided(server, "lend")
         return answers
@@ -97,7 +99,7 @@ def alone():
 @pytest.fixture
 def woven():
     with heddle.Server(config(), env=machine(devices=2)) as server:
-        ask(server, COLD, 0, 4)
+        begin(server)
         yield server
 
 
@@ -193,7 +195,7 @@ def test_the_answers_survive_both(woven, alone):
 )
 def test_gpus_that_cannot_are_named_once_and_go_on_alone(keys, says, alone):
     with heddle.Server(config(), env=machine(devices=2, **keys)) as server:
-        ask(server, COLD, 0, 4)
+        begin(server)
         check(burst(server), alone)
         assert not decided(server, "lend")
         server.process.send_signal(signal.SIGHUP)
@@ -223,8 +225,7 @@ def test_memory_that_cannot_be_shared_is_said_and_both_go_on(tmp_path, alone, wo
         faults.write_text(f"{call} 1 801\n")
         os.kill(server.workers()[worker], signal.SIGKILL)  # Its next life has the fault.
         wait_for(lambda: not faults.exists())
-        all_up(server)
-        ask(server, COLD, 0, 4)
+        begin(server)
         check(burst(server), alone)
         assert says in server.log() and f"{call}: CUDA_ERROR_NOT_SUPPORTED" in server.log()
         wait_for(lambda: not any(each["guests"] for each in server.call("/api/devices")[2]["devices"]), patience=60)

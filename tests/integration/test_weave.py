@@ -61,10 +61,15 @@ def wait_for(what, patience=30):
     return found
 
 
+def all_up(server):
+    return wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]), patience=60)
+
+
 @pytest.fixture(scope="module")
 def alone():
     """What the requests are answered where nothing is woven."""
     with heddle.Server(config(weave=False)) as server:
+        all_up(server)
         ask(server, COLD, 0, 4)
         answers = burst(server)
         assert not decided(server, "lend")
@@ -74,6 +79,7 @@ def alone():
 @pytest.fixture
 def woven():
     with heddle.Server(config()) as server:
+        all_up(server)
         ask(server, COLD, 0, 4)
         yield server
 
