@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """First tokens of a model that no host has, fetched by one host or by several together, and the way back to one device.
 
-    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4]
+    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4] [--burst 32]
 
 A cluster over loopback for each run: agents with a cache of their own and `nic: 10MB/s`, a hub that is not held back. For
 each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
 token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M, the longest gap
 between tokens while the model gathers beside the median, and after how long a host has all of it.
+
+With --burst, so many requests come at once, on as many hosts as the largest number of --hosts: the mean of their first
+tokens and of their ends where one host starts, where several start apart, and where they start together.
 """
 
 import argparse
@@ -32,14 +35,15 @@ NAME = "acme/adder"
 class Apart(cluster.Cluster):
     """Hosts with caches of their own and a slow network."""
 
-    def __init__(self, home, hub, hosts, most):
+    def __init__(self, home, hub, hosts, most, replicas=True):
         row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
+        self.planner = f"planner: {{replicas: {str(replicas).lower()}}}\n"
         super().__init__(hosts=hosts, models=[row], memory="512MiB")
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
     def text(self):
-        return super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s").replace("page: 64KiB", "page: 2MiB")
+        return self.planner + super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s").replace("page: 64KiB", "page: 2MiB")
 
     def __enter__(self):
         super().__enter__()
@@ -77,15 +81,44 @@ def play(weights, files, hosts):
             "all": sum(fetched) / weights, "gap": max(gaps), "token": statistics.median(gaps), "whole": gathered}
 
 
+def play_burst(files, hosts, most, replicas, count):
+    """So many requests at once: the mean first token, the mean end, and how many devices have the model then."""
+    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, fake.Hub(files) as hub:
+        with Apart(pathlib.Path(folder), hub, hosts, most, replicas) as nodes:
+            gateway = nodes.gateways[0]
+            began = time.monotonic()
+            streams = [Stream(gateway, "model", f"{i}+2=", 100) for i in range(count)]
+            ends = []
+            for stream in streams:
+                stream.text()
+                assert stream.error is None, stream.error
+                ends.append(stream.times[-1] - began)
+            devices = sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"])
+    first = statistics.mean(stream.times[0] - began for stream in streams)
+    return {"first": first, "end": statistics.mean(ends), "devices": devices}
+
+
+def bursts(files, hosts, count, rounds):
+    print(f"{count} requests at once, {hosts} hosts: means\nstart       first token     end  devices then")
+    for name, most, replicas in (("one", 1, False), ("apart", 1, True), ("together", hosts, True)):
+        rows = [play_burst(files, hosts, most, replicas, count) for _ in range(rounds)]
+        row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
+        print(f"{name:10} {row['first']:11.2f}s {row['end']:7.2f}s {row['devices']:8}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--burst", type=int, help="requests at once")
     arguments = parser.parse_args()
     files = fake.files_of(arguments.model)
     weights = sum(len(content) for name, content in files.items() if name.endswith(".safetensors"))
     print(f"{weights / 1e6:.1f} MB, {RATE / 1e6:.0f} MB/s a host, {arguments.rounds} rounds", flush=True)
+    if arguments.burst:
+        bursts(files, max(arguments.hosts), arguments.burst, arguments.rounds)
+        return
     print("hosts  M/(sb)   cold   warm  of M/s  of M  token    gap  whole after")
     for hosts in arguments.hosts:
         rows = [play(weights, files, hosts) for _ in range(arguments.rounds)]
