@@ -75,16 +75,16 @@ class Search {
       return best;
     }
     std::optional<StartPlan> one = best_effort();
-    return options_.best_effort == BestEffort::kSoonest ? soonest(std::move(one), most) : one;
+    return options_.best_effort == BestEffort::kSoonest ? soonest(std::move(one)) : one;
   }
 
  private:
   /// The group that starts first, where that is worth its price [s] against one worker. Its own
   /// deadline is lost, so that it harms no other fetch.
-  std::optional<StartPlan> soonest(std::optional<StartPlan> one, std::int64_t most) {
+  std::optional<StartPlan> soonest(std::optional<StartPlan> one) {
     overdue_ = true;
     std::optional<StartPlan> best = one;
-    for (std::int64_t s = 2; s <= most; ++s) {
+    for (std::int64_t s = 2; s <= kMostStages; ++s) {
       std::optional<StartPlan> plan = try_group(s, least_full(s));
       const bool gains = plan && (!one || to_seconds(one->ttft - plan->ttft) >
                                               std::max(plan->lost_value - one->lost_value,
@@ -102,6 +102,11 @@ class Search {
       return 1;
     }
     return paper_ ? 0 : std::clamp(model_.full_needed, std::int64_t{1}, stages);
+  }
+
+  /// Stages with the whole device's compute, where so many have room for the whole model.
+  [[nodiscard]] std::int64_t computing(std::int64_t stages, std::int64_t full) const {
+    return options_.own_devices ? stages : full;
   }
 
   [[nodiscard]] std::int64_t stage_bytes(std::int64_t stages) const {
@@ -207,7 +212,8 @@ class Search {
 
   std::optional<StartPlan> try_group(std::int64_t s, std::int64_t w) const {
     const std::int64_t bytes = stage_bytes(s);
-    const Duration budget = view_.ttft_left - other_time(options_.form, model_.times, s, w);
+    const Duration budget =
+        view_.ttft_left - other_time(options_.form, model_.times, s, computing(s, w));
     std::vector<Place> chosen;
     if (w > 0 && !pick(chosen, w, places({bytes, memory(1), budget}), bytes)) {
       return std::nullopt;
@@ -241,9 +247,10 @@ class Search {
                              .fetch_deadline = place.deadline});
       plan.lost_value += place.lost_value;
     }
-    plan.ttft = predict_ttft(options_.form, model_.times, bytes, full, links);
+    const std::int64_t alone = computing(stages, full);
+    plan.ttft = predict_ttft(options_.form, model_.times, bytes, alone, links);
     if (model_.times.decode) {
-      plan.tpot = predict_tpot(model_.times, stages, full);
+      plan.tpot = predict_tpot(model_.times, stages, alone);
     }
     return plan;
   }

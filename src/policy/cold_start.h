@@ -107,6 +107,8 @@ enum class BestEffort : std::uint8_t {
 
 struct StartOptions {
   StartRule rule = StartRule::kCorrected;
+  /// Every stage has its device's compute to itself; w then counts memory alone.
+  bool own_devices = false;
   BestEffort best_effort = BestEffort::kOneWorker;
   StartForm form = StartForm::kOverlapped;
   std::int64_t kv_share = 5'000'000'000;    ///< For KV beside the weights of one worker [bytes].

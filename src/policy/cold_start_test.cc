@@ -258,6 +258,21 @@ TEST(ChooseColdStart, WhereNoObjectiveIsKeptTheSoonestGroupIfThatIsWanted) {
   EXPECT_EQ(dear->stages.size(), 1U);
 }
 
+TEST(ChooseColdStart, StagesWithDevicesOfTheirOwnComputeAsFastAsOneWorker) {
+  StartModel known = model();
+  known.times = {.hop = 1ms, .prefill = 1s, .decode = 40ms};
+  Cluster cluster(4);
+  StartOptions options{.best_effort = BestEffort::kSoonest};
+  const auto shared = choose_cold_start(known, cluster.view(100ms), options);
+  options.own_devices = true;
+  const auto own = choose_cold_start(known, cluster.view(100ms), options);
+  ASSERT_TRUE(shared && own && shared->tpot && own->tpot);
+  const auto stages = std::ssize(own->stages);
+  EXPECT_EQ(stages, 4);
+  EXPECT_NEAR(to_seconds(*own->tpot), 0.040 + 0.004, 1e-9);
+  EXPECT_LT(own->ttft, shared->ttft);
+}
+
 TEST(ChooseColdStart, FillsTheDeviceWhereLittleWouldRemain) {
   Cluster cluster(1);
   cluster.devices[0].free_bytes = cluster.devices[1].free_bytes = 20 * kGiga;

@@ -39,6 +39,9 @@ class WarmFigures {
 
   /// What is wanted, else so many times what was measured, else kUnmeasured.
   [[nodiscard]] Objectives objectives(const WantedObjectives& wanted) const;
+  /// What was measured; nullopt: nothing yet.
+  [[nodiscard]] std::optional<Duration> ttft() const { return ttft_; }
+  [[nodiscard]] std::optional<Duration> tpot() const { return tpot_; }
 
   friend bool operator==(const WarmFigures&, const WarmFigures&) = default;
 

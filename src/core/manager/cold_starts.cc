@@ -72,6 +72,8 @@ const ModelState* cut_into(const State& state, const ModelState& model, std::siz
 policy::StartModel start_model(const State& state, const ModelState& model) {
   policy::StartModel start{.bytes = static_cast<std::int64_t>(model.config.image_bytes)};
   start.times.hop = kHop;
+  start.times.prefill = model.warm.ttft().value_or(Duration{});
+  start.times.decode = model.warm.tpot();
   for (std::size_t s = 2; s < start.times.group.size(); ++s) {
     start.times.group.at(s) = cut_into(state, model, s) == nullptr ? kNever : Duration{};
   }
@@ -167,7 +169,8 @@ std::optional<CutStart> choose_cut_start(const State& state, ModelId id) {
                                                .tpot = model.objectives().tpot,
                                                .hosts = hosts,
                                                .devices = devices},
-                                              {.best_effort = policy::BestEffort::kSoonest,
+                                              {.own_devices = true,
+                                               .best_effort = policy::BestEffort::kSoonest,
                                                .kv_share = beside_weights(state, model),
                                                .fill_below = 0});
   return plan && plan->stages.size() > 1 ? places_of(state, model, *plan) : std::nullopt;

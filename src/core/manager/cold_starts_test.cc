@@ -43,6 +43,28 @@ TEST(ColdStarts, AreSoonestWhereNoObjectiveIsKept) {
   EXPECT_THAT(start->because, HasSubstr("best_effort"));
 }
 
+TEST(ColdStarts, KnowWhatTheModelTakesWhereItIsWarm) {
+  FourHosts core;
+  core.want(6s);
+  core.demand.observe_warm(kA, 2s, 5ms);
+  core.wait(kA);
+  const auto start = choose_cut_start(core.state, kA);
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->cut, kQuarters)
+      << "two stages have the weights in 4.5 s, and the prompt takes 2 s";
+}
+
+TEST(ColdStarts, AreSoonestWhereTokensAreTooSlowAnyway) {
+  FourHosts core;
+  core.configuration.models.front().slo.tpot = 1ms;
+  core.want(6s);
+  core.demand.observe_warm(kA, 100ms, 5ms);
+  core.wait(kA);
+  const auto start = choose_cut_start(core.state, kA);
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->cut, kQuarters);
+}
+
 TEST(ColdStarts, AreForRequestsThatWait) {
   FourHosts core;
   core.want(3s);

@@ -135,7 +135,8 @@ void RequestQueues::finish(const RequestFinished& finished) {
   const RequestState& request = state_.requests.at(finished.request);
   if (request.device) {
     DeviceState& device = state_.devices.at(*request.device);
-    if (device.undisturbed == finished.request && finished.ttft) {
+    const bool whole = request.as == request.model;  // Stages are slower.
+    if (device.undisturbed == finished.request && whole && finished.ttft) {
       demand_.observe_warm(request.model, *finished.ttft, finished.tpot);
     }
     device.instances.at(request.as).answered = true;

@@ -47,6 +47,18 @@ struct FourHosts : TestState {
     fetches.configure(configuration);
     fetches.advance();
   }
+  /// One more device of the last host, where nothing is.
+  DeviceId add_device() {
+    const DeviceId fifth = device_id(HostId(3), 1);
+    configuration.devices.push_back(configuration.devices.front());
+    configuration.devices.back().id = fifth;
+    for (ManagerModel& model : configuration.models) {
+      model.footprints[fifth] = model.footprints.at(kDevice);
+    }
+    reconfigure();
+    devices.up({.device = fifth, .epoch = WorkerEpoch(9)});
+    return fifth;
+  }
   /// First tokens of model a are wanted within this.
   void want(Duration ttft) {
     configuration.models.front().slo.ttft = ttft;

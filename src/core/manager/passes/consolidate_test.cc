@@ -75,14 +75,8 @@ TEST(Consolidate, WeightsThatAreStillToComeHoldUpNoRequest) {
 
 TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
   FourHosts core;
-  const DeviceId fifth = device_id(HostId(3), 1);
-  core.configuration.devices.push_back(core.configuration.devices.front());
-  core.configuration.devices.back().id = fifth;
-  for (ManagerModel& model : core.configuration.models) {
-    model.footprints[fifth] = model.footprints.at(kDevice);
-  }
+  const DeviceId fifth = core.add_device();
   core.want(3s);
-  core.devices.up({.device = fifth, .epoch = WorkerEpoch(9)});
   core.wait(kA);
   core.passes();
   core.arrive_all();

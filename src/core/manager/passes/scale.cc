@@ -6,10 +6,17 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/views.h"
 #include "policy/autoscale.h"
 
 namespace heddle::core::manager {
 namespace {
+
+/// Whether all of the model that serves is stages: it is gathered first.
+bool in_stages(const State& state, ModelId id, const ModelState& model) {
+  return std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); }) &&
+         !serves_complete(state, id);
+}
 
 /// One device more for a model with so much load: one that it was spared on, else where that costs
 /// others less than the model's own requests would wait.
@@ -36,9 +43,7 @@ void add_replica(const Parts& core, ModelId id, double load) {
 void scale(const Parts& core) {
   const State& state = core.state;
   for (const auto& [id, model] : state.models) {
-    const bool gathers =
-        std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); });
-    if (model.external() || model.sharded() || model.removed || gathers ||
+    if (model.external() || model.sharded() || model.removed || in_stages(state, id, model) ||
         model.demand.in_system() == 0) {
       continue;
     }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/passes/passes.h"
-#include "core/manager/test_state.h"
+#include "core/manager/test_cuts.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -56,6 +56,24 @@ TEST(Scale, AnInstanceThatIsOnItsWayCounts) {
   core.commands.clear();
   scale(core.parts);
   EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Scale, AModelThatStartedInStagesHasOneWholeFirst) {
+  test::FourHosts core;
+  const DeviceId fifth = core.add_device();
+  core.start_in_stages();
+  for (int i = 0; i < 8; ++i) {
+    core.wait(kA);
+  }
+  core.passes();
+  core.pass(kLoadTime);
+  core.commands.clear();
+  scale(core.parts);
+  EXPECT_TRUE(core.loads().empty()) << "one is on its way";
+  core.arrive_all();
+  core.pass(kLoadTime);
+  scale(core.parts);
+  EXPECT_EQ(core.loads(), (Spots{{fifth, kA}})) << "where no stage is";
 }
 
 TEST(Scale, AnInstanceThatIsSparedIsTakenBackFirst) {
