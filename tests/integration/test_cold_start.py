@@ -112,6 +112,22 @@ def test_whoever_dies_at_whatever_phase_the_answer_is_the_same(tmp_path, hub, ex
         assert stream.text() == expected
 
 
+def test_a_manager_that_takes_over_goes_on_where_the_last_one_was(tmp_path, hub, expected):
+    with Apart(tmp_path, hub) as nodes:
+        gateway, manager = nodes.gateways[0], nodes.managers[0]
+        stream = Stream(gateway, "adder", "1 2 3").began()
+        _, leader = together(gateway)
+        before = {host.name: fetched(host)[0] for host in nodes.hosts if fetched(host)}
+        manager.kill()
+        manager.restart()
+        wait_until(lambda: any(GATHERS in why for why in decisions(gateway)))
+        assert stream.text() == expected
+        wait_until(lambda: holders(gateway) == [leader])
+        for host in nodes.hosts:
+            assert sum(fetched(host)) == (WEIGHTS if host is nodes.host(leader) else before.get(host.name, 0))
+        assert not any(TOGETHER.search(why) for why in decisions(gateway)), "what was there was taken up"
+
+
 def test_where_no_device_has_room_for_the_whole_it_stays_in_stages(tmp_path, hub, expected):
     with Apart(tmp_path, hub, memory="8MiB") as nodes:
         gateway = nodes.gateways[0]
