@@ -3,7 +3,8 @@
 
     tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4] [--burst 32]
 
-A cluster over loopback for each run: agents with a cache of their own and `nic: 10MB/s`, a hub that is not held back. For
+A cluster for each run, of agents with a cache of their own and `nic: 10MB/s`, and a hub that is not held back: on
+loopback, or with --shaped in network namespaces whose links have a tenth more. For
 each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
 token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M, the longest gap
 between tokens while the model gathers beside the median, and after how long a host has all of it.
@@ -13,6 +14,7 @@ tokens and of their ends where one host starts, where several start apart, and w
 """
 
 import argparse
+import contextlib
 import pathlib
 import re
 import statistics
@@ -24,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/fetch")]
 import cluster  # noqa: E402
 import hub as fake  # noqa: E402
+import machines  # noqa: E402
 from fetching import environment  # noqa: E402
 from test_cluster import Stream  # noqa: E402
 from test_fetch import wait_until  # noqa: E402
@@ -32,18 +35,22 @@ RATE = 10_000_000  # Of a host's network [bytes/s].
 NAME = "acme/adder"
 
 
-class Apart(cluster.Cluster):
-    """Hosts with caches of their own and a slow network."""
+class Slow:
+    """Hosts with caches of their own and slow networks. What a cluster is started with."""
 
-    def __init__(self, home, hub, hosts, most, replicas=True):
+    def __init__(self, hosts, most, replicas=True):
         row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
         self.planner = f"planner: {{replicas: {str(replicas).lower()}}}\n"
-        super().__init__(hosts=hosts, models=[row], memory="512MiB")
+        super().__init__(hosts=hosts, gateways=1, managers=1, models=[row], memory="512MiB")
+
+    def reach(self, hub, home):
+        """Where models come from, and where caches are. To be told before it begins."""
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
     def text(self):
-        return self.planner + super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s").replace("page: 64KiB", "page: 2MiB")
+        text = super().text().replace("memory: 64MiB", f"memory: 512MiB, nic: {RATE // 1_000_000}MB/s")
+        return self.planner + text.replace("page: 64KiB", "page: 2MiB")
 
     def __enter__(self):
         super().__enter__()
@@ -51,6 +58,35 @@ class Apart(cluster.Cluster):
             host.await_line("a source has said what its model is")
         wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
         return self
+
+
+class Loopback(Slow, cluster.Cluster):
+    """On loopback: heddle holds its fetches back itself."""
+
+
+class Shaped(Slow, machines.Machines):
+    """Each process in a network namespace, whose links the kernel shapes. They have a tenth more than fetches may take."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        for host in self.hosts:
+            self.network.shape(host.name, RATE * 10 // 9)
+
+    def registry(self):
+        return ""
+
+
+@contextlib.contextmanager
+def started(files, shaped, *arguments):
+    """A cluster, and a hub that is not held back."""
+    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, contextlib.ExitStack() as stack:
+        nodes = (Shaped if shaped else Loopback)(*arguments)
+        where = "127.0.0.1"
+        if shaped:
+            stack.enter_context(nodes.network.inside("client"))
+            where = nodes.network.address("client")
+        nodes.reach(stack.enter_context(fake.Hub(files, address=where)), pathlib.Path(folder))
+        yield stack.enter_context(nodes)
 
 
 def first_token(gateway, tokens):
@@ -61,47 +97,45 @@ def first_token(gateway, tokens):
     return stream, stream.times[0] - began
 
 
-def play(weights, files, hosts):
+def play(weights, files, shaped, hosts):
     """One start: what it took, in words of the docstring."""
-    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, fake.Hub(files) as hub:
-        with Apart(pathlib.Path(folder), hub, hosts, max(hosts, 1)) as nodes:
-            gateway = nodes.gateways[0]
-            stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
-            fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
-            began, gathered = time.monotonic(), 0.0
-            if hosts > 1:
-                wait_until(lambda: any(host.log().count("fetched model=model") > 1 for host in nodes.hosts), 120)
-                gathered = time.monotonic() - began
-            stream.text()
-            gaps = [after - before for before, after in zip(stream.times, stream.times[1:])]
-            if hosts > 1:
-                wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
-            _, warm = first_token(gateway, 2)
+    with started(files, shaped, hosts, hosts) as nodes:
+        gateway = nodes.gateways[0]
+        stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
+        fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
+        began, gathered = time.monotonic(), 0.0
+        if hosts > 1:
+            wait_until(lambda: any(host.log().count("fetched model=model") > 1 for host in nodes.hosts), 120)
+            gathered = time.monotonic() - began
+        stream.text()
+        gaps = [after - before for before, after in zip(stream.times, stream.times[1:])]
+        if hosts > 1:
+            wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
+        _, warm = first_token(gateway, 2)
     return {"fetch": weights / hosts / RATE, "cold": cold, "warm": warm, "share": max(fetched) * hosts / weights,
             "all": sum(fetched) / weights, "gap": max(gaps), "token": statistics.median(gaps), "whole": gathered}
 
 
-def play_burst(files, hosts, most, replicas, count):
+def play_burst(files, shaped, hosts, most, replicas, count):
     """So many requests at once: the mean first token, the mean end, and how many devices have the model then."""
-    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, fake.Hub(files) as hub:
-        with Apart(pathlib.Path(folder), hub, hosts, most, replicas) as nodes:
-            gateway = nodes.gateways[0]
-            began = time.monotonic()
-            streams = [Stream(gateway, "model", f"{i}+2=", 100) for i in range(count)]
-            ends = []
-            for stream in streams:
-                stream.text()
-                assert stream.error is None, stream.error
-                ends.append(stream.times[-1] - began)
-            devices = sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"])
+    with started(files, shaped, hosts, most, replicas) as nodes:
+        gateway = nodes.gateways[0]
+        began = time.monotonic()
+        streams = [Stream(gateway, "model", f"{i}+2=", 100) for i in range(count)]
+        ends = []
+        for stream in streams:
+            stream.text()
+            assert stream.error is None, stream.error
+            ends.append(stream.times[-1] - began)
+        devices = sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"])
     first = statistics.mean(stream.times[0] - began for stream in streams)
     return {"first": first, "end": statistics.mean(ends), "devices": devices}
 
 
-def bursts(files, hosts, count, rounds):
+def bursts(files, shaped, hosts, count, rounds):
     print(f"{count} requests at once, {hosts} hosts: means\nstart       first token     end  devices then")
     for name, most, replicas in (("one", 1, False), ("apart", 1, True), ("together", hosts, True)):
-        rows = [play_burst(files, hosts, most, replicas, count) for _ in range(rounds)]
+        rows = [play_burst(files, shaped, hosts, most, replicas, count) for _ in range(rounds)]
         row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
         print(f"{name:10} {row['first']:11.2f}s {row['end']:7.2f}s {row['devices']:8}", flush=True)
 
@@ -111,17 +145,18 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shaped", action="store_true", help="in network namespaces, whose links the kernel shapes")
     parser.add_argument("--burst", type=int, help="requests at once")
     arguments = parser.parse_args()
     files = fake.files_of(arguments.model)
     weights = sum(len(content) for name, content in files.items() if name.endswith(".safetensors"))
     print(f"{weights / 1e6:.1f} MB, {RATE / 1e6:.0f} MB/s a host, {arguments.rounds} rounds", flush=True)
     if arguments.burst:
-        bursts(files, max(arguments.hosts), arguments.burst, arguments.rounds)
+        bursts(files, arguments.shaped, max(arguments.hosts), arguments.burst, arguments.rounds)
         return
     print("hosts  M/(sb)   cold   warm  of M/s  of M  token    gap  whole after")
     for hosts in arguments.hosts:
-        rows = [play(weights, files, hosts) for _ in range(arguments.rounds)]
+        rows = [play(weights, files, arguments.shaped, hosts) for _ in range(arguments.rounds)]
         row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
         print(f"{hosts:5} {row['fetch']:7.2f} {row['cold']:6.2f} {row['warm']:6.3f} {row['share']:7.2f} {row['all']:5.2f} "
               f"{row['token'] * 1e3:4.1f}ms {row['gap'] * 1e3:4.0f}ms {row['whole']:8.2f}", flush=True)

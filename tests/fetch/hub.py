@@ -67,16 +67,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Site:
     """The files of a folder, {path: content}. Use as a context manager."""
 
-    def __init__(self, files):
+    def __init__(self, files, address="127.0.0.1", port=0):
         self.files = dict(files)
         self.etags = {}
         self.faults = []
         self.requests = []
         self.lock = threading.Lock()
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = http.server.ThreadingHTTPServer((address, port), Handler)
         self.http.daemon_threads = True
         self.http.site = self
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.url = f"http://{address}:{self.http.server_port}"
 
     def __enter__(self):
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
@@ -105,11 +105,11 @@ class Site:
 class Hub(Site):
     """One repository. `token`: what opens it, if anything has to."""
 
-    def __init__(self, files, repo="acme/adder", token=None):
-        super().__init__(files)
+    def __init__(self, files, repo="acme/adder", token=None, address="127.0.0.1", port=0):
+        super().__init__(files, address, port)
         self.repo = repo
         self.token = token
-        self.network = Site(files)
+        self.network = Site(files, address)
         self.listing = None  # Instead of the true one.
 
     def __enter__(self):

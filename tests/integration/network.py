@@ -100,6 +100,13 @@ class Network:
             finally:
                 libc.setns(before.fileno(), _CLONE_NEWNET)
 
+    def shape(self, name, rate):
+        """So many bytes per second, at most, go to that machine, and as many come from it."""
+        port = f"p{self._names.index(name)}"
+        for namespace, device in ((self.namespace("switch"), port), (self.namespace(name), "eth0")):
+            _run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{8 * rate}bit",
+                 "burst", "64kb", "latency", "50ms")
+
     # --- packets ---
 
     def _change(self, verb, kind, receiver, sender):
