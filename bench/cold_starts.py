@@ -38,10 +38,9 @@ NAME = "acme/adder"
 class Slow:
     """Hosts with caches of their own and slow networks. What a cluster is started with."""
 
-    def __init__(self, hosts, most, replicas=True):
-        row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
+    def __init__(self, hosts, models, replicas=True):
         self.planner = f"planner: {{replicas: {str(replicas).lower()}}}\n"
-        super().__init__(hosts=hosts, gateways=1, managers=1, models=[row], memory="512MiB")
+        super().__init__(hosts=hosts, gateways=1, managers=1, models=models, memory="512MiB")
 
     def reach(self, hub, home):
         """Where models come from, and where caches are. To be told before it begins."""
@@ -55,8 +54,8 @@ class Slow:
     def __enter__(self):
         super().__enter__()
         for host in self.hosts:
-            host.await_line("a source has said what its model is")
-        wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
+            host.await_line("a source has said what its model is", len(self.models))
+        wait_until(lambda: len(self.gateways[0].call("/v1/models")[2]["data"]) == len(self.models))
         return self
 
 
@@ -74,6 +73,10 @@ class Shaped(Slow, machines.Machines):
 
     def registry(self):
         return ""
+
+
+def row(most):
+    return [f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"]
 
 
 @contextlib.contextmanager
@@ -99,7 +102,7 @@ def first_token(gateway, tokens):
 
 def play(weights, files, shaped, hosts):
     """One start: what it took, in words of the docstring."""
-    with started(files, shaped, hosts, hosts) as nodes:
+    with started(files, shaped, hosts, row(hosts)) as nodes:
         gateway = nodes.gateways[0]
         stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
         fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
@@ -118,7 +121,7 @@ def play(weights, files, shaped, hosts):
 
 def play_burst(files, shaped, hosts, most, replicas, count):
     """So many requests at once: the mean first token, the mean end, and how many devices have the model then."""
-    with started(files, shaped, hosts, most, replicas) as nodes:
+    with started(files, shaped, hosts, row(most), replicas) as nodes:
         gateway = nodes.gateways[0]
         began = time.monotonic()
         streams = [Stream(gateway, "model", f"{i}+2=", 100) for i in range(count)]
