@@ -394,7 +394,7 @@ class Agent::Impl {
       const auto worker = workers_.find(member.device);
       if (worker != workers_.end() && ends) {
         worker->second.life->send(
-            join_message(pipe, member.model, static_cast<std::int64_t>(rank), count),
+            join_message(models_.at(member.model), static_cast<std::int64_t>(rank), count),
             std::move(ends->members[rank]));
       } else if (worker != workers_.end()) {
         worker->second.life->kill();

@@ -8,6 +8,7 @@
 
 #include "collective/shared_area.h"
 #include "rpc/link.h"
+#include "spec/pipe_stage.h"
 
 #include <fcntl.h>
 
@@ -102,11 +103,12 @@ Result<GroupEnds> connect_members(const core::ConnectGroup& command,
   return GroupEnds{.members = std::move(*members)};
 }
 
-rpc::ToWorker join_message(bool pipe, ModelId model, std::int64_t rank, std::int64_t ranks) {
-  if (pipe) {
-    return rpc::JoinPipe{.model = model, .stage = rank, .stages = ranks};
+rpc::ToWorker join_message(const HostModel& model, std::int64_t rank, std::int64_t ranks) {
+  if (spec::stages_of(model.spec) > 1) {
+    return rpc::JoinPipe{
+        .model = model.id, .stage = rank, .stages = ranks, .shared = model.shares};
   }
-  return rpc::JoinGroup{.model = model, .rank = rank, .ranks = ranks};
+  return rpc::JoinGroup{.model = model.id, .rank = rank, .ranks = ranks};
 }
 
 }  // namespace heddle::agent

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/edges.h"
+#include "agent/host_model.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/agent_core.h"
@@ -32,8 +33,7 @@ Result<GroupEnds> connect_members(const core::ConnectGroup& command,
                                   const std::function<bool(DeviceId)>& here);
 
 /// What asks a worker to be one of `ranks` in a group, or of so many stages in a pipeline.
-[[nodiscard]] rpc::ToWorker join_message(bool pipe,
-                                         ModelId model,
+[[nodiscard]] rpc::ToWorker join_message(const HostModel& model,
                                          std::int64_t rank,
                                          std::int64_t ranks);
 

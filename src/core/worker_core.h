@@ -123,6 +123,7 @@ struct GuestTimes {
 struct PipeJoined {
   ModelId model{};
   std::int64_t stage = 0;
+  bool shared = false;  ///< Other models run on the device.
 };
 /// What a follower has for KV of its pipeline's sequences.
 struct PipeShare {

@@ -133,6 +133,7 @@ inline void fields(Fields& v, PipeJoined& x) {
   v.message(210, "PipeJoined");
   v(1, "model", x.model);
   v(2, "stage", x.stage);
+  v(3, "shared", x.shared);
 }
 
 inline void fields(Fields& v, PipeShare& x) {

@@ -13,8 +13,8 @@ constexpr std::int64_t kManySequences = 16;
 
 }  // namespace
 
-/// A follower reserves all that is free: it has the device to itself while its group is there. A
-/// reservation that it has already stays.
+/// A follower that has the device to itself reserves all that is free; else half, and at least what
+/// it was loaded for. A reservation that it has already stays.
 void WorkerCore::Impl::on(const PipeJoined& joined) {
   const auto found = models_.find(joined.model);
   if (found == models_.end() || found->second.stage != Stage::kOpen) {
@@ -27,7 +27,9 @@ void WorkerCore::Impl::on(const PipeJoined& joined) {
   }
   leave_pipe(joined.model, model);
   trim_cached(0, ledger::DropReason::kLoad);
-  model.pipe_pages = ledger_.usage(pool_).free;
+  const std::int64_t free = ledger_.usage(pool_).free;
+  model.pipe_pages =
+      joined.shared ? std::min(free, std::max(free / 2, model.footprint.min_kv_pages)) : free;
   const ledger::Demand demand{.pool = pool_, .pages = model.pipe_pages};
   const Result<ledger::LeaseId> lease =
       ledger_.reserve(ledger::LeaseKind::kShardPipe, {.model = joined.model}, {&demand, 1});

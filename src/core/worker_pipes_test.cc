@@ -74,6 +74,20 @@ struct Bench {
   WorkerCore core{options()};
 };
 
+TEST(WorkerPipes, AFollowerBesideOtherModelsReservesHalfAndWhatItWasLoadedFor) {
+  for (const auto& [least, reserved] : {std::pair{1, 15}, {20, 20}}) {
+    Bench bench;
+    LoadModel stage = load(kA, 8);
+    stage.footprint.min_kv_pages = least;
+    bench.tell(WorkerMessage{stage});
+    bench.tell(ModelOpened{.model = kA});
+    bench.tell(PipeJoined{.model = kA, .stage = 1, .shared = true});
+    EXPECT_EQ(bench.piped().held, reserved) << "of 31 that are free";
+    bench.serve(kB, 8);
+    EXPECT_EQ(bench.piped().held, reserved);
+  }
+}
+
 TEST(WorkerPipes, AFollowerReservesWhatIsFreeUntilThePipelineEnds) {
   Bench bench;
   bench.serve(kA, 8);

@@ -47,6 +47,20 @@ void open_files(const std::string& directory,
   opened.digest = std::move(*digest);
 }
 
+/// The longest prompt and answer together [tokens].
+std::int64_t context_of(const config::ModelConfig& config, const spec::ModelSpec& spec) {
+  return config.context > 0 ? std::min(config.context, spec.max_position) : spec.max_position;
+}
+
+/// Other models may come beside the stage. It has room for the longest request all the same.
+void share_device(agent::HostModel& stage, std::int64_t context) {
+  stage.shares = true;
+  for (policy::Footprint* footprint : {&stage.footprint, &stage.gpu_footprint}) {
+    footprint->min_kv_pages =
+        std::max(footprint->min_kv_pages, policy::kv_pages(footprint->kv, {&context, 1}));
+  }
+}
+
 /// Of a model that comes over a network to a cluster: its stages, for hosts that fetch it together.
 /// One of few layers has fewer cuts.
 void open_cuts(const std::string& directory,
@@ -65,6 +79,7 @@ void open_cuts(const std::string& directory,
     for (agent::HostModel& stage : *cut) {
       stage.name = model.id;
       stage.source = opened.source;
+      share_device(stage, context_of(model, stage.spec));
     }
     opened.cuts.push_back(std::move(*cut));
   }
@@ -143,8 +158,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
   const agent::HostModel& first = model.ranks->front();
   offer.fetched = !model.source.empty();
   offer.written = std::chrono::nanoseconds(first.written.time_since_epoch()).count();
-  const std::int64_t longest = first.spec.max_position;
-  offer.context = model.config.context > 0 ? std::min(model.config.context, longest) : longest;
+  offer.context = context_of(model.config, first.spec);
   for (const agent::HostModel& rank : *model.ranks) {
     offer.ranks.push_back({.image_bytes = rank.image_bytes});
   }

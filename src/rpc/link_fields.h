@@ -150,6 +150,7 @@ inline void fields(Fields& v, JoinPipe& x) {
   v(1, "model", x.model);
   v(2, "stage", x.stage, kCount);
   v(3, "stages", x.stages);
+  v(4, "shared", x.shared);
   v.require(x, "a stage below stages, which are several", [](const JoinPipe& join) {
     return join.stages > 1 && join.stage < join.stages;
   });

@@ -84,6 +84,7 @@ struct JoinPipe {
   ModelId model{};
   std::int64_t stage = 0;
   std::int64_t stages = 1;
+  bool shared = false;  ///< Other models run on its device.
   friend bool operator==(const JoinPipe&, const JoinPipe&) = default;
 };
 

@@ -37,7 +37,7 @@ std::vector<ToWorker> every_to_worker() {
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
-          JoinPipe{.model = ModelId(5), .stage = 1, .stages = 3},
+          JoinPipe{.model = ModelId(5), .stage = 1, .stages = 3, .shared = true},
           MeetPeer{.gpu = 3, .assists = true},
           HostGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
           MeetHost{.model = ModelId(4)},

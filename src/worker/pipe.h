@@ -46,6 +46,7 @@ class Pipe {
   [[nodiscard]] ModelId model() const { return join_.model; }
   [[nodiscard]] std::int64_t stage() const { return join_.stage; }
   [[nodiscard]] std::int64_t stages() const { return join_.stages; }
+  [[nodiscard]] bool shared() const { return join_.shared; }
   [[nodiscard]] bool leads() const { return join_.stage == 0; }
 
  private:

@@ -25,12 +25,15 @@ constexpr Duration kHop = 1ms;
 /// Makes stages that there are not too slow for any objective.
 constexpr Duration kNever = 1h;
 
-/// A device where nothing runs that would have to end first; nullopt for any other.
+/// A device where nothing runs, and where all that would go is models of ours; nullopt for any
+/// other.
 std::optional<policy::StartDevice> free_device(const State& state, DeviceId id, ModelId model) {
   const DeviceState& device = state.devices.at(id);
   const policy::PlacementDevice seen = view(state, device, model);
-  const bool in_use = std::ranges::any_of(seen.residents, [](const policy::ResidentView& resident) {
-    return resident.queue > 0 || resident.pinned || resident.in_transition;
+  const bool in_use = std::ranges::any_of(seen.residents, [&](const policy::ResidentView& resident) {
+    const ModelState& other = state.models.at(resident.model);
+    return resident.queue > 0 || resident.pinned || resident.in_transition || other.external() ||
+           other.grouped();
   });
   if (!seen.available || in_use || device.claimed) {
     return std::nullopt;
@@ -111,8 +114,26 @@ std::vector<policy::StartHost> hosts_of(const State& state,
   return hosts;
 }
 
-/// The stages of the plan as places of the cut; nullopt where one cannot hold its stage, or the
-/// longest request that waits.
+/// Who goes for the stage there; nullopt where it has no room at once, or none for the longest
+/// request that waits.
+std::optional<CutStart::Place> place_of(const State& state,
+                                        ModelId stage,
+                                        DeviceId device,
+                                        std::int64_t longest) {
+  if (tokens_alone(state, stage, device) < std::max<std::int64_t>(longest, 1)) {
+    return std::nullopt;
+  }
+  const policy::PlacementDevice there = view(state, state.devices.at(device), stage);
+  policy::Placement placement =
+      policy::choose_placement({&there, 1}, state.now, state.now, {.drain_after = kNever});
+  if (placement.outcome != policy::PlacementOutcome::kLoad) {
+    return std::nullopt;
+  }
+  return CutStart::Place{.stage = {.model = stage, .device = device},
+                         .victims = std::move(placement.victims)};
+}
+
+/// The stages of the plan as places of the cut; nullopt where one cannot be there.
 std::optional<CutStart> places_of(const State& state,
                                   const ModelState& model,
                                   const policy::StartPlan& plan) {
@@ -121,17 +142,16 @@ std::optional<CutStart> places_of(const State& state,
     return std::nullopt;
   }
   const std::int64_t longest = longest_waiting(state, model);
-  CutStart start{.cut = cut->config.id, .leader = plan.stages.front().device};
+  CutStart start;
   std::string names;
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
-    const ModelId stage = i == 0 ? start.cut : cut->config.stages.at(i - 1);
+    const ModelId stage = i == 0 ? cut->config.id : cut->config.stages.at(i - 1);
     const DeviceId device = plan.stages[i].device;
-    if (tokens_alone(state, stage, device) < std::max<std::int64_t>(longest, 1)) {
+    auto place = place_of(state, stage, device, longest);
+    if (!place) {
       return std::nullopt;
     }
-    if (i > 0) {
-      start.followers.push_back({.model = stage, .device = device});
-    }
+    start.places.push_back(std::move(*place));
     names += (i == 0 ? "" : ", ") + state.devices.at(device).config.name;
   }
   start.because = who_waits(model) + "; in " + std::to_string(plan.stages.size()) + " stages on " +

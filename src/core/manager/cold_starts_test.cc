@@ -19,6 +19,11 @@ using test::kQuarters;
 using test::Spots;
 using testing::HasSubstr;
 
+/// The model that the first stage is.
+ModelId cut_of(const CutStart& start) {
+  return start.places.front().stage.model;
+}
+
 TEST(ColdStarts, AreAsWideAsTheObjectiveNeeds) {
   // One host fetches for 8 s, two for 4.5 s, four for 2.3 s.
   for (const auto& [ttft, cut] : {std::pair{10s, ModelId{}}, {6s, kHalves}, {3s, kQuarters}}) {
@@ -26,7 +31,7 @@ TEST(ColdStarts, AreAsWideAsTheObjectiveNeeds) {
     core.want(ttft);
     core.wait(kA);
     const auto start = choose_cut_start(core.state, kA);
-    EXPECT_EQ(start ? start->cut : ModelId{}, cut) << ttft.count();
+    EXPECT_EQ(start ? cut_of(*start) : ModelId{}, cut) << ttft.count();
   }
 }
 
@@ -36,9 +41,9 @@ TEST(ColdStarts, AreSoonestWhereNoObjectiveIsKept) {
   core.wait(kA);
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start);
-  EXPECT_EQ(start->cut, kQuarters);
-  EXPECT_EQ(start->leader, kDevice);
-  EXPECT_EQ(start->followers.size(), 3U);
+  EXPECT_EQ(cut_of(*start), kQuarters);
+  EXPECT_EQ(start->places[0].stage.device, kDevice);
+  EXPECT_EQ(start->places.size(), 4U);
   EXPECT_THAT(start->because, HasSubstr("a request waits; in 4 stages on d0, h1, h2, h3"));
   EXPECT_THAT(start->because, HasSubstr("best_effort"));
 }
@@ -50,7 +55,7 @@ TEST(ColdStarts, KnowWhatTheModelTakesWhereItIsWarm) {
   core.wait(kA);
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start);
-  EXPECT_EQ(start->cut, kQuarters)
+  EXPECT_EQ(cut_of(*start), kQuarters)
       << "two stages have the weights in 4.5 s, and the prompt takes 2 s";
 }
 
@@ -62,7 +67,7 @@ TEST(ColdStarts, AreSoonestWhereTokensAreTooSlowAnyway) {
   core.wait(kA);
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start);
-  EXPECT_EQ(start->cut, kQuarters);
+  EXPECT_EQ(cut_of(*start), kQuarters);
 }
 
 TEST(ColdStarts, AreForRequestsThatWait) {
@@ -90,10 +95,10 @@ TEST(ColdStarts, LeaveDevicesAloneThatAreInUse) {
   core.wait(kA);
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start) << "two stages are better than one, though both are late";
-  EXPECT_EQ(start->cut, kHalves);
-  EXPECT_EQ(start->leader, kDevice);
-  ASSERT_EQ(start->followers.size(), 1U);
-  EXPECT_EQ(start->followers[0].device, core.at_host(3)) << "nothing is there";
+  EXPECT_EQ(cut_of(*start), kHalves);
+  EXPECT_EQ(start->places[0].stage.device, kDevice);
+  ASSERT_EQ(start->places.size(), 2U);
+  EXPECT_EQ(start->places[1].stage.device, core.at_host(3)) << "nothing is there";
 }
 
 TEST(ColdStarts, WhatOtherHostsFetchCounts) {
@@ -105,9 +110,9 @@ TEST(ColdStarts, WhatOtherHostsFetchCounts) {
   core.wait(kA);
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start);
-  EXPECT_EQ(start->leader, kDevice);
-  ASSERT_EQ(start->followers.size(), 1U);
-  EXPECT_EQ(start->followers[0].device, core.at_host(2)) << "its network is free";
+  EXPECT_EQ(start->places[0].stage.device, kDevice);
+  ASSERT_EQ(start->places.size(), 2U);
+  EXPECT_EQ(start->places[1].stage.device, core.at_host(2)) << "its network is free";
 }
 
 TEST(ColdStarts, DoNotTryWhatHasJustFailed) {
@@ -117,7 +122,7 @@ TEST(ColdStarts, DoNotTryWhatHasJustFailed) {
   core.attempts.failed(core.stage(kQuarters, 2), {Code::kUnavailable, "no"});
   const auto start = choose_cut_start(core.state, kA);
   ASSERT_TRUE(start);
-  EXPECT_EQ(start->cut, kHalves);
+  EXPECT_EQ(cut_of(*start), kHalves);
   EXPECT_EQ(core.model(kA).failures, 0) << "the model itself can be had";
 }
 

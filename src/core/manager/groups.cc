@@ -89,6 +89,9 @@ bool left_over(const State& state, const DeviceState& device, ModelId model) {
 
 Beside beside(const State& state, ModelId model, DeviceId leader) {
   Beside most = Beside::kNobody;
+  if (of_cut(state, model)) {
+    return most;
+  }
   for (const ShardPlace& place : block(state, model, leader)) {
     for (const auto& [id, instance] : state.devices.at(place.device).instances) {
       if (id != place.model && !instance.is<Suspended>()) {
@@ -144,9 +147,7 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        // The whole model comes to where its first stage runs, and takes over there.
-        const bool gathers = asked(state, model) == other;
-        HEDDLE_CHECK(other == model || leaves || absent || adopted || gathers ||
+        HEDDLE_CHECK(other == model || leaves || absent || adopted || of_cut(state, model) ||
                      (!instance.runs() && !instance.is<Member>()));
       }
       if (!instance.runs()) {

@@ -5,8 +5,8 @@
 #include "core/manager/state.h"
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
-/// that are loaded and evicted together, on a block of devices that they have to themselves. The
-/// group serves once each shard is complete to the last byte: a step that waited for weights on one
+/// that are loaded and evicted together, on a block of devices that they have to themselves; the
+/// stages of a cut (cold_starts.h) are there beside other models. The group serves once each shard is complete to the last byte: a step that waited for weights on one
 /// device would hold up all of them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
@@ -22,7 +22,8 @@ namespace heddle::core::manager {
 /// The shard, if it is here, stays and is staged; else null.
 [[nodiscard]] const Instance* staged(const DeviceState& device, ModelId model);
 
-/// A group is there: the device is no place for anything else until it has left.
+/// A group is there: the device is no place for anything else until it has left, or, of a cut, for
+/// nothing that no request waits for.
 [[nodiscard]] bool dedicated(const State& state, const DeviceState& device);
 
 /// A group is there that cannot be sent away at once.
@@ -50,7 +51,7 @@ struct Gathered {
 /// A shard whose group has lost another: its pages are as good as free.
 [[nodiscard]] bool left_over(const State& state, const DeviceState& device, ModelId model);
 
-/// What else is on a block of devices.
+/// What else is on a block of devices; kNobody of a cut, whatever is there.
 enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
 [[nodiscard]] Beside beside(const State& state, ModelId model, DeviceId leader);
 

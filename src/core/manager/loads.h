@@ -33,6 +33,8 @@ class Loads {
               ModelId model,
               const std::vector<ModelId>& victims,
               std::string_view place);
+  /// Brings in a stage of a cut that requests wait for; victims are idle.
+  void stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims);
   /// Gives the model one device more. False: something was done with the model or there a moment
   /// ago.
   bool replica(ModelId model, const ReplicaPlace& place, LoadReason why, std::string because);

@@ -37,6 +37,10 @@ ModelId asked(const State& state, ModelId model) {
   return state.models.at(all).config.cut_of.value_or(all);
 }
 
+bool of_cut(const State& state, ModelId model) {
+  return asked(state, model) != whole(state, model);
+}
+
 std::vector<ModelId> forms(const ModelState& model) {
   std::vector<ModelId> all{model.config.id};
   all.insert(all.end(), model.cuts.begin(), model.cuts.end());

@@ -62,7 +62,7 @@ std::int64_t free_pages(const State& state, const DeviceState& device, std::int6
   std::int64_t free = device.config.pages;
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = state.models.at(id);
-    if (!instance.is<Evicting>() && model.grouped() && !instance.staged()) {
+    if (!instance.is<Evicting>() && model.grouped() && !instance.staged() && !of_cut(state, id)) {
       return 0;
     }
     if (!instance.is<Evicting>() || model.external()) {

@@ -46,16 +46,16 @@ policy::ResidentView resident_view(const State& state,
   const ModelState& model = state.models.at(whole(state, id));
   const ModelState& users = state.models.at(asked(state, id));
   const Instance& instance = *leading(state, device, id);
-  const bool grouped = model.grouped() && !here.staged();
+  const bool alone = model.grouped() && !here.staged() && !of_cut(state, id);
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
   return {.model = id,
-          .pages = grouped ? device.config.pages : pages_of(state, device, id, workspace),
+          .pages = alone ? device.config.pages : pages_of(state, device, id, workspace),
           .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
           .last_used = users.last_used,
           .serving_since = instance.serving_since,
           .min_residence = model.config.min_residence,
           .pinned = stays(state, model),
-          .displaced = displaces(wanted, id) || grouped ||
+          .displaced = displaces(wanted, id) || alone ||
                        (!state.options.planner.share && busy(state, id, instance)),
           .worth = worth(state, device, id),
           .in_transition = !settled,

@@ -1,10 +1,11 @@
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/manager/loads.h"
 #include "core/manager/models.h"
-#include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
 #include "core/manager/views.h"
 
@@ -22,18 +23,17 @@ bool is_somewhere(const State& state, ModelId id) {
 }
 
 /// Where the whole model goes beside its stages: to the first of them, where it can be there with
-/// the weights of that; else to any device where it drives nothing out.
-std::optional<ReplicaPlace> place_for_whole(const State& state,
-                                            ModelId id,
-                                            ModelId cut,
-                                            DeviceId leader) {
-  const ModelState& model = state.models.at(id);
-  const DeviceState& first = state.devices.at(leader);
-  const auto footprint = model.config.footprints.find(leader);
-  if (footprint != model.config.footprints.end() && !first.leaving) {
-    const std::int64_t taken = pages_of(state, first, cut, workspace_of(state, first, id));
-    if (first.config.pages - taken >= policy::pages_to_load(footprint->second)) {
-      return ReplicaPlace{.device = leader};
+/// the weights of that and idle models make room; else to any device where it drives nothing out.
+std::optional<ReplicaPlace> place_for_whole(const State& state, ModelId id, DeviceId leader) {
+  if (state.models.at(id).config.footprints.contains(leader)) {
+    const policy::PlacementDevice first = view(state, state.devices.at(leader), id);
+    policy::Placement placement = policy::choose_placement(
+        {&first, 1}, state.now, state.now, {.drain_after = state.options.drain_after});
+    const bool alone = std::ranges::none_of(placement.victims, [&](ModelId victim) {
+      return state.models.at(victim).grouped() || state.models.at(victim).external();
+    });
+    if (placement.outcome == policy::PlacementOutcome::kLoad && alone) {
+      return ReplicaPlace{.device = leader, .victims = std::move(placement.victims)};
     }
   }
   std::optional<ReplicaPlace> place = place_for_replica(state, id);
@@ -47,7 +47,7 @@ void gather(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
     core.out.wake_by(model.retry_at);
     return;
   }
-  const auto place = place_for_whole(state, id, cut, leader);
+  const auto place = place_for_whole(state, id, leader);
   const auto why =
       "it runs in " + std::to_string(block(state, cut, leader).size()) + " stages until it is here";
   if (place && !core.loads.replica(id, *place, LoadReason::kGather, why)) {

@@ -155,13 +155,25 @@ std::optional<DeviceId> block_to_claim(const Parts& core,
   return core.state.now >= patience ? least_busy(core.state, views, id) : std::nullopt;
 }
 
+/// Brings in all stages side by side.
+void start_in_stages(const Parts& core, ModelId id, CutStart start) {
+  const ShardPlace leader = start.places.front().stage;
+  std::vector<ShardPlace> followers;
+  for (std::size_t i = 1; i < start.places.size(); ++i) {
+    followers.push_back(start.places[i].stage);
+  }
+  core.out.note(DecisionKind::kLoad, id, leader.device, std::move(start.because));
+  core.catalog.choose_block(leader.model, leader.device, std::move(followers));
+  for (const CutStart::Place& place : start.places) {
+    core.loads.stage(place.stage, leader.device, place.victims);
+  }
+}
+
 void place_model(const Parts& core, ModelId id, Instant since) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
   if (auto start = choose_cut_start(state, id)) {
-    core.out.note(DecisionKind::kLoad, id, start->leader, std::move(start->because));
-    core.catalog.choose_block(start->cut, start->leader, std::move(start->followers));
-    core.claims.claim(start->cut, start->leader);
+    start_in_stages(core, id, std::move(*start));
     return;
   }
   const Places places = places_for(state, id, longest_waiting(state, model));
