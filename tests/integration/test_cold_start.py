@@ -18,9 +18,9 @@ GATHERS = "stages until it is here"
 class Apart(cluster.Cluster):
     """Three hosts, each with a cache of its own and a network that takes seconds for the model."""
 
-    def __init__(self, home, hub, model="", memory="16MiB"):
+    def __init__(self, home, hub, model="", memory="16MiB", others=()):
         row = f"  adder: {{path: {NAME}, dtype: float32, min_residence: 0s, slo: {{ttft: 100ms}}{model}}}\n"
-        super().__init__(hosts=3, models=[row], memory=memory, device_extra=", pace: {step: 40ms}")
+        super().__init__(hosts=3, models=[row, *others], memory=memory, device_extra=", pace: {step: 40ms}")
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
@@ -31,7 +31,7 @@ class Apart(cluster.Cluster):
         super().__enter__()
         for host in self.hosts:
             host.await_line("a source has said what its model is model=adder")
-        wait_until(lambda: self.gateways[0].call("/v1/models")[2]["data"])
+        wait_until(lambda: len(self.gateways[0].call("/v1/models")[2]["data"]) == len(self.models))
         return self
 
     def host(self, device):
@@ -126,6 +126,18 @@ def test_a_manager_that_takes_over_goes_on_where_the_last_one_was(tmp_path, hub,
         for host in nodes.hosts:
             assert sum(fetched(host)) == (WEIGHTS if host is nodes.host(leader) else before.get(host.name, 0))
         assert not any(TOGETHER.search(why) for why in decisions(gateway)), "what was there was taken up"
+
+
+def test_other_models_answer_beside_the_stages(tmp_path, hub, expected):
+    others = [f"  {name}: {{path: {heddle.MODELS / name}}}\n" for name in ("morse", "sorter")]
+    with Apart(tmp_path, hub, others=others, memory="32MiB") as nodes:
+        gateway = nodes.gateways[0]
+        first = [Stream(gateway, name, "1 2 3", 8).text() for name in ("morse", "sorter")]
+        stream = Stream(gateway, "adder", "1 2 3").began()
+        together(gateway)
+        assert [Stream(gateway, name, "1 2 3", 8).text() for name in ("morse", "sorter")] == first
+        assert stream.text() == expected
+        assert not any("idle_victims" in why for why in decisions(gateway)), "all have room"
 
 
 def test_where_no_device_has_room_for_the_whole_it_stays_in_stages(tmp_path, hub, expected):

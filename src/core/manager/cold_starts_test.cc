@@ -101,6 +101,40 @@ TEST(ColdStarts, LeaveDevicesAloneThatAreInUse) {
   EXPECT_EQ(start->places[1].stage.device, core.at_host(3)) << "nothing is there";
 }
 
+TEST(ColdStarts, DriveOutOnlyWhoIsInTheWay) {
+  FourHosts core;
+  core.want(3s);
+  core.serve(kB, core.at_host(1));
+  core.wait(kA);
+  core.passes();
+  EXPECT_EQ(core.loads().size(), 4U);
+  EXPECT_TRUE(core.evictions().empty()) << "a stage has room beside it";
+  EXPECT_TRUE(core.at(kB, core.at_host(1)).is<Serving>());
+
+  FourHosts crowded;
+  crowded.want(3s);
+  crowded.resize(crowded.at_host(1), 10);  // A stage takes 2 and one of KV, the other model 8.
+  crowded.serve(kB, crowded.at_host(1));
+  crowded.wait(kA);
+  crowded.passes();
+  EXPECT_EQ(crowded.loads().size(), 4U);
+  EXPECT_EQ(crowded.evictions(), (Spots{{crowded.at_host(1), kB}}));
+  check_invariants(crowded.state);
+}
+
+TEST(ColdStarts, LetOtherModelsComeBesideTheirStages) {
+  FourHosts core;
+  core.start_in_stages();
+  core.commands.clear();
+  core.wait(kB);
+  core.passes();
+  ASSERT_EQ(core.loads().size(), 1U);
+  EXPECT_EQ(core.loads()[0].second, kB);
+  EXPECT_TRUE(core.evictions().empty());
+  EXPECT_TRUE(core.at(kQuarters).is<Serving>());
+  check_invariants(core.state);
+}
+
 TEST(ColdStarts, WhatOtherHostsFetchCounts) {
   FourHosts core;
   core.configuration.models.at(1).fetched = {{HostId(1), 80'000'000}, {HostId(3), 80'000'000}};

@@ -73,6 +73,19 @@ TEST(Consolidate, WeightsThatAreStillToComeHoldUpNoRequest) {
   EXPECT_TRUE(core.at(kQuarters).is<Draining>());
 }
 
+TEST(Consolidate, IdleModelsMakeRoomForItBesideTheFirstStage) {
+  FourHosts core;
+  for (std::uint64_t host = 0; host < 4; ++host) {
+    // Two of a stage, 8 of the whole, 8 of another model, and KV.
+    core.resize(FourHosts::at_host(host), 19);
+    core.serve(kB, FourHosts::at_host(host));
+  }
+  core.start_in_stages();
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kB}}));
+  check_invariants(core.state);
+}
+
 TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
   FourHosts core;
   const DeviceId fifth = core.add_device();
