@@ -147,6 +147,7 @@ def test_where_no_device_has_room_for_the_whole_it_stays_in_stages(tmp_path, hub
         stages, _ = together(gateway)
         assert len(holders(gateway)) == stages
         assert not any(GATHERS in why for why in decisions(gateway))
+        assert any("it stays in its stages" in why for why in decisions(gateway))
         assert gateway.call("/models/unload", {"model": "adder"})[0] == 200
         wait_until(lambda: not holders(gateway))
 

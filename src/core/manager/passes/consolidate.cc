@@ -48,6 +48,13 @@ void gather(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
     return;
   }
   const auto place = place_for_whole(state, id, leader);
+  const auto lacks = place ? std::nullopt : std::optional(policy::PlacementReason::kTooLarge);
+  if (core.queues.waits_for(id, lacks) && lacks) {
+    core.out.note(DecisionKind::kWait,
+                  id,
+                  leader,
+                  "it stays in its stages: no device has room for all of it beside what runs");
+  }
   const auto why =
       "it runs in " + std::to_string(block(state, cut, leader).size()) + " stages until it is here";
   if (place && !core.loads.replica(id, *place, LoadReason::kGather, why)) {

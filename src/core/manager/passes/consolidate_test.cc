@@ -112,6 +112,10 @@ TEST(Consolidate, WithoutRoomAnywhereItStaysInStages) {
   core.passes();
   EXPECT_TRUE(core.loads().empty());
   EXPECT_TRUE(core.at(kQuarters).is<Serving>());
+  core.passes();
+  const auto said = core.decisions(DecisionKind::kWait);
+  ASSERT_EQ(said.size(), 1U) << "once";
+  EXPECT_THAT(said[0].why, HasSubstr("stays in its stages"));
   check_invariants(core.state);
 }
 
