@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,10 +78,13 @@ struct EngineOptions {
   /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
   bool prefix_cache = false;
   SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
+  /// KV that may be on its way to the whole model of a pipeline at once, of one sequence [bytes].
+  std::size_t gather_bytes = std::size_t{8} << 20U;
   /// On an asynchronous device, enqueue the step after one that recurs before waiting for it.
   bool run_ahead = false;
 };
 
+class Gathers;
 class Guests;
 class Pipes;
 
@@ -170,6 +174,8 @@ class Engine {
   [[nodiscard]] Guests guests();
   /// The stages of pipelines among its models. Likewise.
   [[nodiscard]] Pipes pipes();
+  /// KV that moves from stages to whole models. Likewise.
+  [[nodiscard]] Gathers gathers();
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
@@ -206,6 +212,7 @@ class Engine {
   void settle();
 
  private:
+  friend class Gathers;
   friend class Guests;
   friend class Pipes;
   class Impl;

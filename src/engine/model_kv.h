@@ -4,6 +4,8 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -98,8 +100,42 @@ class ModelKv {
                            const PrefixKeys& keys,
                            std::span<const TokenId> tokens);
   /// Lets other sequences find the full blocks of `tokens`, the computed ones of `sequence`. To be
-  /// called before slide().
-  void keep_prefix(SequenceKv& sequence, const PrefixKeys& keys, std::span<const TokenId> tokens);
+  /// called before slide(). Of each group, blocks that begin below `incomplete` are left out; none
+  /// are where it is empty.
+  void keep_prefix(SequenceKv& sequence,
+                   const PrefixKeys& keys,
+                   std::span<const TokenId> tokens,
+                   std::span<const std::int64_t> incomplete = {});
+  /// The longest prefix of the first `tokens` tokens of a sequence, whose keys are known, that
+  /// take_prefix() would find.
+  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
+  /// Prefixes end at multiples of this.
+  [[nodiscard]] std::int64_t aligned_tokens() const { return aligned_tokens_; }
+
+  /// Positions [begin, end).
+  struct Positions {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  /// Keys and values of one layer at one position [bytes].
+  [[nodiscard]] std::size_t position_bytes() const {
+    const memory::KvShape& shape = plan_.groups.front().geometry.shape;
+    return 2 * static_cast<std::size_t>(shape.kv_heads * shape.head_dim) * shape.element_bytes;
+  }
+  /// Appends KV of a layer to `bytes`, as [k, v][kv_head][position][head_dim], of those computed
+  /// positions that have not slid away: from which one on. What `stream`, which copies and is
+  /// waited for, has to report.
+  Result<std::int64_t> copy_out(device::Stream& stream,
+                                const SequenceKv& sequence,
+                                std::int64_t layer,
+                                Positions positions,
+                                std::string& bytes) const;
+  /// Puts such bytes in their places, in blocks that nobody else uses.
+  Result<void> copy_in(device::Stream& stream,
+                       const SequenceKv& sequence,
+                       std::int64_t layer,
+                       Positions positions,
+                       std::string_view bytes);
 
   /// The number of a block, from the device's first page on: what block tables hold.
   [[nodiscard]] std::int32_t block_number(std::size_t group, memory::KvBlockRef block) const;
@@ -132,7 +168,6 @@ class ModelKv {
                   const std::byte* source) const;
   void drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
-  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
 
   KvPlan plan_;
   std::int64_t aligned_tokens_ = 1;       ///< Blocks of all groups end at its multiples.
