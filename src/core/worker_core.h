@@ -157,7 +157,7 @@ struct KvGathered {
   /// What a request with these tokens would find there, and what that is a multiple of.
   std::int64_t usable = 0;
   std::int64_t block_tokens = 1;
-  /// It cannot be had: pages lack, a stage has forgotten the sequence, or its state is more than KV.
+  /// It cannot be had: pages lack, a stage has forgotten it, or it has more state than KV.
   bool failed = false;
   KvCounted counted{};
 };

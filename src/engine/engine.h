@@ -174,8 +174,6 @@ class Engine {
   [[nodiscard]] Guests guests();
   /// The stages of pipelines among its models. Likewise.
   [[nodiscard]] Pipes pipes();
-  /// KV that moves from stages to whole models. Likewise.
-  [[nodiscard]] Gathers gathers();
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.

@@ -75,15 +75,6 @@ class Engine::Impl {
   Result<void> run_stage(PipeBatch& batch);
   Result<StepOutcome> finish(const PipeBatch& batch);
 
-  // KV that moves to the whole model, in gather.cc.
-  Result<GatherState> ask(SequenceId id,
-                          ModelId into,
-                          std::int64_t tokens,
-                          std::vector<KvPiece>& pieces);
-  Result<void> add_to(KvPiece& piece);
-  Result<std::optional<GatherState>> put(const KvPiece& piece);
-  void end_gather(SequenceId id);
-
   struct Model;
   Model& mutable_model(ModelId id);
   Sequence& sequence(SequenceId id);
@@ -125,6 +116,8 @@ class Engine::Impl {
   [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const { return counts_; }
 
  private:
+  friend class Gathers;
+
   /// A pass that was enqueued and whose results were not taken yet.
   struct Flight {
     ModelId model{};
@@ -160,6 +153,14 @@ class Engine::Impl {
     bool failed = false;
   };
 
+  // KV that moves to the whole model, in gather.cc.
+  Result<GatherState> ask(SequenceId id,
+                          ModelId into,
+                          std::int64_t tokens,
+                          std::vector<KvPiece>& pieces);
+  Result<void> add_to(KvPiece& piece);
+  Result<std::optional<GatherState>> put(const KvPiece& piece);
+  void end_gather(SequenceId id);
   Gather& gather(SequenceId id, ModelId into);
   [[nodiscard]] GatherState state_of(const Gather& gather) const;
   Result<KvPiece> ask_piece(Gather& gather, const Sequence& own, std::int64_t end);

@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "engine/engine_impl.h"
+#include "engine/kv_copy.h"
+#include "engine/pipe.h"
 
 namespace heddle::engine {
 namespace {
 
 /// Bytes that the layers behind the first stage's have of so many positions.
 std::size_t bytes_of(const ModelKv& kv, std::int64_t layers, std::int64_t positions) {
-  return kv.position_bytes() * static_cast<std::size_t>(layers * positions);
+  return kv.plan().position_bytes() * static_cast<std::size_t>(layers * positions);
 }
 
 /// Layers of the whole model that a piece carries: those behind the first stage's.
@@ -23,7 +25,7 @@ spec::LayerRange carried_layers(const ModelKv& stage, const ModelKv& whole) {
 bool alike(const ModelKv& stage, const ModelKv& whole) {
   return stage.plan().range.begin == 0 && whole.plan().range.contains(stage.plan().range) &&
          stage.plan().dtype == whole.plan().dtype &&
-         stage.position_bytes() == whole.position_bytes();
+         stage.plan().position_bytes() == whole.plan().position_bytes();
 }
 
 }  // namespace
@@ -53,7 +55,7 @@ GatherState Engine::Impl::state_of(const Gather& gather) const {
   return {.asked = std::ssize(gather.tokens),
           .there = gather.there,
           .usable = gather.usable,
-          .block_tokens = model(gather.into).kv.aligned_tokens(),
+          .block_tokens = model(gather.into).kv.plan().aligned_tokens(),
           .failed = gather.failed};
 }
 
@@ -75,11 +77,12 @@ Result<KvPiece> Engine::Impl::ask_piece(Gather& gather, const Sequence& own, std
   const spec::LayerRange layers = stage.plan().range;
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     std::string bytes;
-    const auto from = stage.copy_out(*stream_, own.kv, layer, {begin, end}, bytes);
+    const auto from = copy_out(device_, *stream_, stage, own.kv, layer, {begin, end}, bytes);
     if (!from) {
       return from.error();
     }
-    if (const auto done = whole.copy_in(*stream_, gather.kv, layer, {*from, end}, bytes); !done) {
+    if (const auto done = copy_in(device_, *stream_, whole, gather.kv, layer, {*from, end}, bytes);
+        !done) {
       return done.error();
     }
     asked.from.push_back(*from);
@@ -130,8 +133,13 @@ Result<void> Engine::Impl::add_to(KvPiece& piece) {
   }
   const spec::LayerRange layers = model.kv.plan().range;
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    const auto from =
-        model.kv.copy_out(*stream_, found->second.kv, layer, {piece.begin, piece.end}, piece.bytes);
+    const auto from = copy_out(device_,
+                               *stream_,
+                               model.kv,
+                               found->second.kv,
+                               layer,
+                               {piece.begin, piece.end},
+                               piece.bytes);
     if (!from) {
       return from.error();
     }
@@ -181,7 +189,8 @@ Result<std::optional<GatherState>> Engine::Impl::put(const KvPiece& piece) {
   for (const std::int64_t from : piece.from) {
     const std::string_view part = rest.substr(0, bytes_of(whole, 1, piece.end - from));
     rest.remove_prefix(part.size());
-    if (const auto done = whole.copy_in(*stream_, gather.kv, layer, {from, piece.end}, part);
+    if (const auto done =
+            copy_in(device_, *stream_, whole, gather.kv, layer, {from, piece.end}, part);
         !done) {
       return done.error();
     }
@@ -225,8 +234,8 @@ void Engine::Impl::end_gather(SequenceId id) {
 
 // ---- What others see ----
 
-Gathers Engine::gathers() {
-  return Gathers(*impl_);
+Gathers Pipes::gathers() const {
+  return Gathers(*engine_);
 }
 
 Result<GatherState> Gathers::ask(SequenceId sequence,

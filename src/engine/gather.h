@@ -49,7 +49,7 @@ class Gathers {
   void end(SequenceId sequence);
 
  private:
-  friend class Engine;
+  friend class Pipes;
   explicit Gathers(Engine::Impl& engine) : engine_(&engine) {}
   Engine::Impl* engine_;
 };

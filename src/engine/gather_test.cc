@@ -67,7 +67,7 @@ class Stages {
   /// Asks for what is computed; what is asked for stays away until round().
   GatherState ask(SequenceId id, std::int64_t tokens) {
     std::vector<KvPiece> pieces;
-    const auto state = leader().gathers().ask(id, kWhole, tokens, pieces);
+    const auto state = leader().pipes().gathers().ask(id, kWhole, tokens, pieces);
     HEDDLE_CHECK(state.has_value());
     std::ranges::move(pieces, std::back_inserter(away_));
     return *state;
@@ -77,12 +77,13 @@ class Stages {
     KvPiece piece = std::move(away_.front());
     away_.pop_front();
     for (std::int64_t i = 1; i < count_; ++i) {
-      HEDDLE_CHECK(stages_[static_cast<std::size_t>(i)]->engine->gathers().add(piece).has_value());
+      HEDDLE_CHECK(
+          stages_[static_cast<std::size_t>(i)]->engine->pipes().gathers().add(piece).has_value());
     }
     return piece;
   }
   std::optional<GatherState> round() {
-    const auto state = leader().gathers().put(next());
+    const auto state = leader().pipes().gathers().put(next());
     HEDDLE_CHECK(state.has_value());
     return *state;
   }
@@ -202,7 +203,7 @@ void move_one(Stages& stages,
   HEDDLE_CHECK(stages.leader().add_sequence(whole).has_value());
   const std::int64_t found = stages.leader().take_prefix(whole.id);
   EXPECT_EQ(found, state.usable);
-  stages.leader().gathers().end(start.id);
+  stages.leader().pipes().gathers().end(start.id);
   const Answer rest =
       finish_alone(stages.leader(), kWhole, whole.id, std::ssize(whole.tokens) - found);
   const auto from = static_cast<std::size_t>(leave_at);
@@ -305,7 +306,7 @@ TEST_F(GatherOfTwo, WhatHasComeIsHeldUntilItEnds) {
   leader.trim_cached(0, ledger::DropReason::kKv);
   EXPECT_EQ(found_by_whole(9), state.usable);
   EXPECT_GT(leader.kv_pages(kWhole), 0);
-  leader.gathers().end(kId);
+  leader.pipes().gathers().end(kId);
   EXPECT_EQ(leader.kv_pages(kWhole), 0);
   EXPECT_EQ(found_by_whole(10), state.usable) << "it is cached";
   leader.trim_cached(0, ledger::DropReason::kKv);
@@ -332,7 +333,7 @@ TEST_F(GatherOfTwo, AStageThatHasForgottenItRefuses) {
 
 TEST_F(GatherOfTwo, WhatIsLateIsForNobody) {
   (void)stages_.ask(kId, 60);
-  stages_.leader().gathers().end(kId);
+  stages_.leader().pipes().gathers().end(kId);
   EXPECT_FALSE(stages_.round());
   (void)stages_.ask(kId, 60);
   EXPECT_FALSE(stages_.round()) << "it is of the gather before";
@@ -358,10 +359,10 @@ TEST_F(GatherOfTwo, WhatWasNotAskedForIsRefused) {
       default:
         ++piece.end;
     }
-    const auto put = stages_.leader().gathers().put(piece);
+    const auto put = stages_.leader().pipes().gathers().put(piece);
     ASSERT_FALSE(put) << wrong;
     EXPECT_EQ(put.error().code, Code::kCorrupt);
-    stages_.leader().gathers().end(kId);
+    stages_.leader().pipes().gathers().end(kId);
     while (stages_.away() > 0) {
       EXPECT_FALSE(stages_.round());
     }
@@ -375,7 +376,7 @@ TEST_F(GatherOfTwo, WherePagesLackNothingChanges) {
   ASSERT_TRUE(taken);
   EXPECT_TRUE(stages_.ask(kId, 60).failed);
   EXPECT_EQ(stages_.away(), 0U);
-  stages_.leader().gathers().end(kId);
+  stages_.leader().pipes().gathers().end(kId);
   pool.put(kWeightsLease, *taken);
   EXPECT_EQ(pool.free_count(), free);
   EXPECT_EQ(stages_.gather(kId, 60).there, 60);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -19,7 +18,6 @@ ModelKv::ModelKv(memory::PagePool& pool,
   for (const KvGroupPlan& group : plan_.groups) {
     caches_.emplace_back(pool, owner, group.geometry, cached);
     guests_->caches.emplace_back(guests_->pool, owner, group.geometry, guests_->no_prefixes);
-    aligned_tokens_ = std::lcm(aligned_tokens_, group.geometry.block_tokens);
   }
 }
 
@@ -102,12 +100,13 @@ std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tok
     const auto blocks = static_cast<std::size_t>(length / plan_.groups[g].geometry.block_tokens);
     return there[g][blocks - 1] >= blocks - std::min(first_needed(g, length), blocks);
   };
-  std::int64_t length = tokens / aligned_tokens_ * aligned_tokens_;
+  const std::int64_t aligned = plan_.aligned_tokens();
+  std::int64_t length = tokens / aligned * aligned;
   for (std::size_t g = 0; g < caches_.size() && length > 0;) {
     if (complete(g, length)) {
       ++g;
     } else {
-      length -= aligned_tokens_;
+      length -= aligned;
       g = 0;
     }
   }
@@ -329,114 +328,6 @@ void ModelKv::drop_back(SequenceKv& sequence, std::size_t group, std::size_t blo
   drop_guests(own, group, own.blocks.size());
   own.first_live = std::min(own.first_live, own.blocks.size());
   own.offered = std::min(own.offered, own.blocks.size());
-}
-
-namespace {
-
-/// Where rows of one layer's keys and values meet those of a block: for each of them in turn.
-struct BlockPart {
-  const memory::KvGeometry& geometry;
-  ModelKv::Positions all;   ///< Of the bytes.
-  ModelKv::Positions part;  ///< Of them, those in the block.
-
-  /// Calls `copy(offset in the layer's part of the block, offset in the bytes, bytes)`.
-  template <class Copy>
-  void each(const Copy& copy) const {
-    const auto first = static_cast<std::size_t>(part.begin % geometry.block_tokens);
-    const auto skipped = static_cast<std::size_t>(part.begin - all.begin);
-    const auto rows = static_cast<std::size_t>(all.end - all.begin);
-    const std::size_t row = geometry.token_stride();
-    const auto count = static_cast<std::size_t>(part.end - part.begin);
-    for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(geometry.shape.kv_heads); ++i) {
-      copy(i * geometry.head_stride() + first * row, (i * rows + skipped) * row, count * row);
-    }
-  }
-};
-
-/// The parts of positions, block by block.
-template <class Visit>
-Result<void> for_each_part(const memory::KvGeometry& geometry,
-                           ModelKv::Positions all,
-                           const Visit& visit) {
-  for (std::int64_t at = all.begin; at < all.end;) {
-    const std::int64_t block = at / geometry.block_tokens;
-    const std::int64_t end = std::min((block + 1) * geometry.block_tokens, all.end);
-    const BlockPart part{.geometry = geometry, .all = all, .part = {at, end}};
-    if (const Result<void> done = visit(static_cast<std::size_t>(block), part); !done) {
-      return done;
-    }
-    at = end;
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<std::int64_t> ModelKv::copy_out(device::Stream& stream,
-                                       const SequenceKv& sequence,
-                                       std::int64_t layer,
-                                       Positions positions,
-                                       std::string& bytes) const {
-  const auto [g, in_group] = plan_.place(layer);
-  const SequenceKv::Group& own = sequence.groups_[g];
-  const memory::KvGeometry& geometry = plan_.groups[g].geometry;
-  const std::int64_t live = static_cast<std::int64_t>(own.first_live) * geometry.block_tokens;
-  positions.begin = std::clamp(live, positions.begin, positions.end);
-  const std::size_t before = bytes.size();
-  bytes.resize(before +
-               static_cast<std::size_t>(positions.end - positions.begin) * position_bytes());
-  const bool here = guests_->pool.device().properties().kind == device::Kind::kCpu;
-  std::vector<std::byte> staged(here ? 0 : geometry.layer_stride());
-  const auto done = for_each_part(
-      geometry, positions, [&](std::size_t block, const BlockPart& part) -> Result<void> {
-        const std::byte* source = caches_[g].address(own.blocks[block]) +
-                                  static_cast<std::size_t>(in_group) * geometry.layer_stride();
-        if (!here) {
-          stream.copy(staged.data(), source, staged.size());
-          if (const auto copied = stream.synchronize(); !copied) {
-            return copied;
-          }
-          source = staged.data();
-        }
-        part.each([&](std::size_t from, std::size_t to, std::size_t count) {
-          std::memcpy(bytes.data() + before + to, source + from, count);
-        });
-        return {};
-      });
-  return done ? Result<std::int64_t>(positions.begin) : done.error();
-}
-
-Result<void> ModelKv::copy_in(device::Stream& stream,
-                              const SequenceKv& sequence,
-                              std::int64_t layer,
-                              Positions positions,
-                              std::string_view bytes) {
-  const auto [g, in_group] = plan_.place(layer);
-  const memory::KvGeometry& geometry = plan_.groups[g].geometry;
-  HEDDLE_CHECK(bytes.size() ==
-               static_cast<std::size_t>(positions.end - positions.begin) * position_bytes());
-  const bool here = guests_->pool.device().properties().kind == device::Kind::kCpu;
-  std::vector<std::byte> staged(here ? 0 : geometry.layer_stride());
-  return for_each_part(
-      geometry, positions, [&](std::size_t block, const BlockPart& part) -> Result<void> {
-        std::byte* const target = caches_[g].address(sequence.groups_[g].blocks[block]) +
-                                  static_cast<std::size_t>(in_group) * geometry.layer_stride();
-        if (!here) {  // Other positions of the block may have come before.
-          stream.copy(staged.data(), target, staged.size());
-          if (const auto copied = stream.synchronize(); !copied) {
-            return copied;
-          }
-        }
-        std::byte* const at = here ? target : staged.data();
-        part.each([&](std::size_t to, std::size_t from, std::size_t count) {
-          std::memcpy(at + to, bytes.data() + from, count);
-        });
-        if (here) {
-          return {};
-        }
-        stream.copy(target, staged.data(), staged.size());
-        return stream.synchronize();
-      });
 }
 
 std::int32_t ModelKv::block_number(std::size_t group, memory::KvBlockRef block) const {

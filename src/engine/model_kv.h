@@ -4,8 +4,6 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -109,33 +107,10 @@ class ModelKv {
   /// The longest prefix of the first `tokens` tokens of a sequence, whose keys are known, that
   /// take_prefix() would find.
   [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
-  /// Prefixes end at multiples of this.
-  [[nodiscard]] std::int64_t aligned_tokens() const { return aligned_tokens_; }
-
-  /// Positions [begin, end).
-  struct Positions {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-  };
-  /// Keys and values of one layer at one position [bytes].
-  [[nodiscard]] std::size_t position_bytes() const {
-    const memory::KvShape& shape = plan_.groups.front().geometry.shape;
-    return 2 * static_cast<std::size_t>(shape.kv_heads * shape.head_dim) * shape.element_bytes;
+  /// Where a block of its own pages begins on the device.
+  [[nodiscard]] std::byte* address(std::size_t group, memory::KvBlockRef block) const {
+    return caches_[group].address(block);
   }
-  /// Appends KV of a layer to `bytes`, as [k, v][kv_head][position][head_dim], of those computed
-  /// positions that have not slid away: from which one on. What `stream`, which copies and is
-  /// waited for, has to report.
-  Result<std::int64_t> copy_out(device::Stream& stream,
-                                const SequenceKv& sequence,
-                                std::int64_t layer,
-                                Positions positions,
-                                std::string& bytes) const;
-  /// Puts such bytes in their places, in blocks that nobody else uses.
-  Result<void> copy_in(device::Stream& stream,
-                       const SequenceKv& sequence,
-                       std::int64_t layer,
-                       Positions positions,
-                       std::string_view bytes);
 
   /// The number of a block, from the device's first page on: what block tables hold.
   [[nodiscard]] std::int32_t block_number(std::size_t group, memory::KvBlockRef block) const;
@@ -170,7 +145,6 @@ class ModelKv {
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
 
   KvPlan plan_;
-  std::int64_t aligned_tokens_ = 1;       ///< Blocks of all groups end at its multiples.
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
   std::unique_ptr<Guests> guests_;        ///< It does not move.
   ops::AttentionHost* host_ = nullptr;
