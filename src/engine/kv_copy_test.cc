@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kCopyPage = 4096;
 
-/// Three layers, one with a window.
-spec::ModelSpec three_layers() {
+/// Four layers, one with a window.
+spec::ModelSpec four_layers() {
   spec::ModelSpec model;
-  model.layers = 3;
+  model.layers = 4;
   model.kv_heads = 2;
   model.head_dim = 8;
-  model.window = {0, 40, 0};
+  model.window = {0, 40, 0, 0};
   return model;
 }
 
@@ -27,7 +27,7 @@ class KvCopy : public testing::Test {
   ModelKv make(LayerRange range) {
     return {host_.pool(),
             kKvLease,
-            plan_kv(three_layers(), range, spec::DType::kF32, kCopyPage).value(),
+            plan_kv(four_layers(), range, spec::DType::kF32, kCopyPage).value(),
             host_.cached()};
   }
   /// What the positions of a layer hold, told apart by all that tells bytes apart.
@@ -60,27 +60,27 @@ class KvCopy : public testing::Test {
 };
 
 TEST_F(KvCopy, PositionsComeBackWhereverBlocksEnd) {
-  ModelKv part = make({.begin = 1, .end = 2});
-  ModelKv whole = make(all_layers(three_layers()));
+  ModelKv part = make({.begin = 0, .end = 1});
+  ModelKv whole = make(all_layers(four_layers()));
   ASSERT_NE(part.plan().groups[0].geometry.block_tokens,
             whole.plan().groups[whole.plan().place(0).group].geometry.block_tokens);
   for (ModelKv* kv : {&part, &whole}) {
     SequenceKv sequence = kv->make_sequence();
     ASSERT_TRUE(kv->grow(sequence, 100));
     for (const KvPositions& piece : {KvPositions{0, 7}, {7, 45}, {45, 46}, {46, 100}}) {
-      fill(*kv, sequence, 1, piece);
+      fill(*kv, sequence, 0, piece);
     }
     for (const KvPositions& wanted : {KvPositions{0, 100}, {3, 4}, {20, 77}, {50, 50}}) {
       std::string bytes = "before";
-      EXPECT_EQ(read(*kv, sequence, 1, wanted, bytes), wanted.begin);
-      EXPECT_EQ(bytes, "before" + content(*kv, 1, wanted));
+      EXPECT_EQ(read(*kv, sequence, 0, wanted, bytes), wanted.begin);
+      EXPECT_EQ(bytes, "before" + content(*kv, 0, wanted));
     }
     kv->clear(sequence);
   }
 }
 
 TEST_F(KvCopy, LayersDoNotTouchEachOther) {
-  ModelKv whole = make(all_layers(three_layers()));
+  ModelKv whole = make(all_layers(four_layers()));
   SequenceKv sequence = whole.make_sequence();
   ASSERT_TRUE(whole.grow(sequence, 60));
   for (const std::int64_t layer : {0, 1, 2}) {
@@ -95,7 +95,7 @@ TEST_F(KvCopy, LayersDoNotTouchEachOther) {
 }
 
 TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
-  ModelKv whole = make(all_layers(three_layers()));
+  ModelKv whole = make(all_layers(four_layers()));
   SequenceKv sequence = whole.make_sequence();
   ASSERT_TRUE(whole.grow(sequence, 100));
   fill(whole, sequence, 1, {0, 100});
