@@ -20,8 +20,9 @@ enum class DecisionKind : std::uint8_t {
   kWait,     ///< Leave it to wait: there is no place for it now.
   kLend,     ///< Have a device lend memory to its KV (WEAVER).
   kRecall,   ///< Have that come back.
+  kGather,   ///< Have KV of requests in its stages move to the whole of it, and them with it.
 };
-inline constexpr std::size_t kDecisionKinds = 9;
+inline constexpr std::size_t kDecisionKinds = 10;
 /// As in listings: "prewarm".
 [[nodiscard]] std::string_view name(DecisionKind kind);
 

@@ -296,6 +296,12 @@ inline void fields(Fields& v, RecallRequests& x) {
   v(2, "most", x.most, kCount);
 }
 
+inline void fields(Fields& v, Gather& x) {
+  v.message(199, "Gather");
+  v(1, "model", x.model);
+  v(2, "into", x.into);
+}
+
 inline void fields(Fields& v, FinishChoice& x) {
   v.message(28, "FinishChoice");
   v(1, "request", x.request);
@@ -358,6 +364,13 @@ inline void fields(Fields& v, RequestReturned& x) {
   v.message(37, "RequestReturned");
   v(1, "request", x.request);
   v(2, "recalled", x.recalled);
+}
+
+inline void fields(Fields& v, KvMoved& x) {
+  v.message(200, "KvMoved");
+  v(1, "model", x.model);
+  v(2, "tokens", x.tokens);
+  v(3, "computed", x.computed);
 }
 
 inline void fields(Fields& v, RequestFailed& x) {

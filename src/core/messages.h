@@ -227,6 +227,14 @@ struct RecallRequests {
   friend bool operator==(const RecallRequests&, const RecallRequests&) = default;
 };
 
+/// The leader of the stages of `model`: the whole model, `into`, serves here now. Have KV of the
+/// stages' requests come to it, and give each up once it has (RequestReturned, then KvMoved).
+struct Gather {
+  ModelId model{};
+  ModelId into{};
+  friend bool operator==(const Gather&, const Gather&) = default;
+};
+
 /// One choice needs no more tokens; the others go on.
 struct FinishChoice {
   RequestId request{};
@@ -250,6 +258,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    Submit,
                                    CancelRequest,
                                    RecallRequests,
+                                   Gather,
                                    FinishChoice,
                                    NoPages>;
 
@@ -339,6 +348,14 @@ struct RequestReturned {
   bool recalled = false;
 };
 
+/// A request that Gather had given up goes on in the whole model.
+struct KvMoved {
+  ModelId model{};             ///< The whole.
+  std::uint64_t tokens = 0;    ///< That it found the KV of.
+  std::uint64_t computed = 0;  ///< That the stages had computed, and that are computed again.
+  friend bool operator==(const KvMoved&, const KvMoved&) = default;
+};
+
 /// The request cannot be run.
 struct RequestFailed {
   RequestId request{};
@@ -391,6 +408,7 @@ using WorkerReport = std::variant<ModelServing,
                                   ImageCopied,
                                   TokensProduced,
                                   RequestReturned,
+                                  KvMoved,
                                   RequestFailed,
                                   DeviceReport>;
 

@@ -97,6 +97,8 @@ std::string_view name(DecisionKind kind) {
       return "lend";
     case DecisionKind::kRecall:
       return "recall";
+    case DecisionKind::kGather:
+      return "gather";
     case DecisionKind::kWait:
       return "wait";
   }

@@ -265,6 +265,10 @@ struct ModelStatus {
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
   std::uint64_t recalled = 0;       ///< Requests called back from where they waited for memory.
+  /// Tokens of requests that went on from the model's stages to the whole of it: whose KV moved
+  /// there, and that were computed again.
+  std::uint64_t kv_moved_tokens = 0;
+  std::uint64_t kv_again_tokens = 0;
   policy::Objectives objectives{};  ///< Of the requests that come now.
   DemandStatus demand{};
   Instant last_used{};

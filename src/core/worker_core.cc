@@ -77,7 +77,7 @@ void WorkerCore::Impl::check_invariants() const {
   for (const auto& [id, model] : models_) {
     held += model.kv_pages + model.pipe_pages + (model.weights ? model.footprint.image_pages : 0);
     HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
-    HEDDLE_CHECK(sequences_.any_computed(id) || model.kv_pages == 0);
+    HEDDLE_CHECK(has_kv(id) || model.kv_pages == 0);
     HEDDLE_CHECK(model.recalled <= model.lent_pages);
     HEDDLE_CHECK(model.pipe.has_value() || model.pipe_pages == 0);
     HEDDLE_CHECK(!model.pipe || (model.stage != Stage::kClosing && sequences_.count(id) == 0));

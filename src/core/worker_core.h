@@ -149,6 +149,19 @@ struct PipeReturned {
   std::vector<SequenceId> refused{};
   KvCounted counted{};
 };
+/// How far the KV of a sequence of stages has come to the whole model: said in answer to GatherKv,
+/// and again with each part of it that arrives.
+struct KvGathered {
+  SequenceId sequence{};
+  std::int64_t asked = 0;  ///< First positions that the stages were asked for.
+  std::int64_t there = 0;  ///< Those of them that have arrived.
+  /// What a request with these tokens would find there, and what that is a multiple of.
+  std::int64_t usable = 0;
+  std::int64_t block_tokens = 1;
+  /// It cannot be had: pages lack, a stage has forgotten it, or it has more state than KV.
+  bool failed = false;
+  KvCounted counted{};
+};
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
@@ -179,6 +192,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  PipeReady,
                                  PipeLeft,
                                  PipeReturned,
+                                 KvGathered,
                                  StepDone,
                                  EngineIdle>;
 
@@ -295,6 +309,17 @@ struct ReservePipe {
   std::int64_t pages = 0;
   std::vector<policy::KvGroup> kv{};
 };
+/// Gathers::ask: have the KV of the first `tokens` positions of a sequence of stages come to the
+/// whole model `into`, as far as they have not been asked for. Answered by KvGathered.
+struct GatherKv {
+  SequenceId sequence{};
+  ModelId into{};
+  std::int64_t tokens = 0;
+};
+/// Gathers::end: what has come of this sequence is a cached prefix like any other.
+struct EndGather {
+  SequenceId sequence{};
+};
 /// Engine::remove_sequence.
 struct RemoveSequence {
   SequenceId sequence{};
@@ -330,6 +355,8 @@ using WorkerCommand = std::variant<AdoptPages,
                                    MoveOut,
                                    MoveHome,
                                    ReservePipe,
+                                   GatherKv,
+                                   EndGather,
                                    RemoveSequence,
                                    RunStep,
                                    Report>;

@@ -55,13 +55,41 @@ struct Resident {
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
 };
 
+/// How far the KV of one sequence has come to the whole model.
+struct GatheredPart {
+  KvGathered said{};
+  std::int64_t told = 0;  ///< Of the last GatherKv.
+  bool waits = false;     ///< No more can be asked for until some of it has come.
+};
+
+/// The stages of a pipeline whose requests go on in the whole model, `into`.
+struct Gathering {
+  ModelId into{};
+  /// The request whose KV comes at present; and that it is in no plan, as nothing lacks but what is
+  /// away.
+  std::optional<RequestId> request{};
+  std::map<SequenceId, GatheredPart> parts{};
+  bool held = false;
+  std::set<RequestId> stay{};  ///< Requests that end in the stages.
+};
+
+/// A request that was given up once its KV had come to the whole model, `into`.
+struct MovedRequest {
+  ModelId into{};
+  /// Who had it computed: what came of them is held until the request is here again, or `until`.
+  std::vector<SequenceId> held{};
+  Instant until{};
+  std::int64_t computed = 0;  ///< Tokens, of all its choices.
+  std::int64_t found = 0;     ///< Those of them that it did not have to compute again.
+};
+
 /// A load or an eviction, waiting for its turn.
 using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
 /// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
-/// other devices in worker_guests.cc, pipelines in worker_pipes.cc, sequences and steps are in
-/// worker_steps.cc.
+/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, sequences
+/// and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -106,6 +134,7 @@ class WorkerCore::Impl {
   void on(const Submit& submit);
   void on(const CancelRequest& cancel);
   void on(const RecallRequests& recall);
+  void on(const Gather& gather);
   void on(const FinishChoice& finish);
   void on(const NoPages& none);
   void on(const ModelOpened& opened);
@@ -122,6 +151,7 @@ class WorkerCore::Impl {
   void on(const PipeReady& ready);
   void on(const PipeLeft& left);
   void on(const PipeReturned& returned);
+  void on(const KvGathered& gathered);
   void on(const StepDone& done);
   void on(const EngineIdle& idle);
 
@@ -167,6 +197,23 @@ class WorkerCore::Impl {
   [[nodiscard]] static std::optional<Error> too_long_for_pipe(const Resident& model,
                                                               std::int64_t tokens);
   void take_turns(std::vector<policy::SequenceView>& views) const;
+
+  // KV that moves from stages to the whole model.
+  bool tend_gathers();
+  bool tend(ModelId stages, Gathering& gathering);
+  void choose_request(ModelId stages, Gathering& gathering);
+  [[nodiscard]] bool fits(const Gathering& gathering, RequestId request) const;
+  bool ask_for_kv(Gathering& gathering);
+  void hold_or_give_up(Gathering& gathering);
+  void stop(Gathering& gathering);
+  bool drop_gathers();
+  void end_gathers(ModelId model);
+  void let_go(MovedRequest& moved);
+  void note_arrival(const Submit& submit);
+  void note_found(const PrefixTaken& prefix);
+  bool tell_moved();
+  [[nodiscard]] bool is_held(const Sequence& sequence) const;
+  [[nodiscard]] bool has_kv(ModelId model) const;
 
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,
@@ -238,6 +285,8 @@ class WorkerCore::Impl {
   std::deque<Operation> operations_{};
 
   Sequences sequences_{};
+  std::map<ModelId, Gathering> gatherings_{};  ///< By the leader's stage.
+  std::map<RequestId, MovedRequest> moved_{};
   StepCosts costs_{};
   PrefillQueue queue_{};
   ModelId told_short_{};  ///< In the last report.

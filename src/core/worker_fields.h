@@ -169,6 +169,29 @@ inline void fields(Fields& v, ReservePipe& x) {
   v(3, "kv", x.kv);
 }
 
+inline void fields(Fields& v, GatherKv& x) {
+  v.message(202, "GatherKv");
+  v(1, "sequence", x.sequence);
+  v(2, "into", x.into);
+  v(3, "tokens", x.tokens);
+}
+
+inline void fields(Fields& v, EndGather& x) {
+  v.message(203, "EndGather");
+  v(1, "sequence", x.sequence);
+}
+
+inline void fields(Fields& v, KvGathered& x) {
+  v.message(204, "KvGathered");
+  v(1, "sequence", x.sequence);
+  v(2, "asked", x.asked);
+  v(3, "there", x.there);
+  v(4, "usable", x.usable);
+  v(5, "block_tokens", x.block_tokens);
+  v(6, "failed", x.failed);
+  v(7, "counted", x.counted);
+}
+
 inline void fields(Fields& v, EngineIdle& /*x*/) {
   v.message(50, "EngineIdle");
 }

@@ -112,6 +112,9 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
 /// Whether so many pages are free, cached prefixes giving way; if not, whether an eviction under
 /// way may bring more, or CUDA graphs that go for it.
 bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
+  if (need > ledger_.usage(pool_).free + cached_pages_) {
+    drop_gathers();
+  }
   const std::int64_t free = ledger_.usage(pool_).free;
   if (need <= free + cached_pages_) {
     if (need > free) {
@@ -221,6 +224,7 @@ void WorkerCore::Impl::close(ModelId id, Resident& model, const EvictModel& evic
                                        std::ssize(evict.pages) == model.footprint.image_pages));
   return_guests(id, model, model.lent_pages);
   leave_pipe(id, model);
+  end_gathers(id);
   model.stage = Stage::kClosing;
   model.exchanging = !evict.pages.empty();
   if (model.exchanging) {

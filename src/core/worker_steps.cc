@@ -91,6 +91,7 @@ void WorkerCore::Impl::on(const Submit& submit) {
     add.tokens.insert(add.tokens.end(), choice.generated.begin(), choice.generated.end());
     act(std::move(add));
   }
+  note_arrival(submit);
   settle_leases(submit.model);
 }
 
@@ -153,7 +154,7 @@ void WorkerCore::Impl::settle_leases(ModelId id) {
       HEDDLE_CHECK(moved.has_value());
     }
   }
-  if (!sequences_.any_computed(id)) {
+  if (!has_kv(id)) {
     const std::int64_t pages = model.kv_pages;
     set_kv(model, 0);
     set_cached(options_.prefix_cache > 0 ? cached_pages_ + pages : 0);
@@ -195,7 +196,7 @@ std::int64_t WorkerCore::Impl::kv_pages_total() const {
 }
 
 void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
-  if (tend_guests() || sequences_.empty() || stalled_) {
+  if (tend_gathers() || tend_guests() || sequences_.empty() || stalled_) {
     return;  // Where guests move, that is answered first.
   }
   admit();
@@ -235,7 +236,8 @@ std::set<ModelId> WorkerCore::Impl::runnable() const {
 std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
   std::vector<policy::SequenceView> views = sequences_.step_views(runnable());
   std::erase_if(views, [this](const policy::SequenceView& view) {
-    return waits_for_prompt(*sequences_.find(view.id));
+    const Sequence& sequence = *sequences_.find(view.id);
+    return waits_for_prompt(sequence) || is_held(sequence);
   });
   take_turns(views);
   return views;
@@ -283,6 +285,7 @@ bool WorkerCore::Impl::ask_for_prefixes() {
 void WorkerCore::Impl::on(const PrefixesTaken& taken) {
   for (const PrefixTaken& prefix : taken.sequences) {
     sequences_.take_prefix(prefix.sequence, prefix.computed);
+    note_found(prefix);
   }
 }
 
@@ -366,6 +369,9 @@ void WorkerCore::Impl::take_in(const std::vector<SliceDone>& slices,
 void WorkerCore::Impl::relieve(const StepDone& done) {
   if (can_have_more_guests()) {
     return;  // Before the next step they go.
+  }
+  if (drop_gathers()) {
+    return;
   }
   crowded_ = true;
   if (const auto victim = policy::choose_preemption(sequences_.admission_views())) {

@@ -117,6 +117,7 @@ void Engine::Impl::remove_model(ModelId id) {
   const memory::OwnerId owner = model(id).kv_owner;
   const auto reserved =
       model(id).reserve ? model(id).reserve->pages : std::vector<device::PageId>();
+  std::erase_if(gathers_, [id](const auto& entry) { return entry.second.into == id; });
   models_.erase(id);
   pool_.put(owner, reserved);
   const std::scoped_lock lock(gates_mutex_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,10 +78,13 @@ struct EngineOptions {
   /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
   bool prefix_cache = false;
   SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
+  /// KV that may be on its way to the whole model of a pipeline at once, of one sequence [bytes].
+  std::size_t gather_bytes = std::size_t{8} << 20U;
   /// On an asynchronous device, enqueue the step after one that recurs before waiting for it.
   bool run_ahead = false;
 };
 
+class Gathers;
 class Guests;
 class Pipes;
 
@@ -206,6 +210,7 @@ class Engine {
   void settle();
 
  private:
+  friend class Gathers;
   friend class Guests;
   friend class Pipes;
   class Impl;

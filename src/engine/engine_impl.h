@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include "engine/decoder.h"
 #include "engine/engine.h"
+#include "engine/gather.h"
 #include "engine/image_gate.h"
 #include "engine/model_kv.h"
 #include "engine/pass.h"
@@ -114,6 +116,8 @@ class Engine::Impl {
   [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const { return counts_; }
 
  private:
+  friend class Gathers;
+
   /// A pass that was enqueued and whose results were not taken yet.
   struct Flight {
     ModelId model{};
@@ -125,6 +129,43 @@ class Engine::Impl {
     [[nodiscard]] std::size_t live() const;
     [[nodiscard]] bool has(SequenceId id) const;
   };
+
+  /// KV of a sequence of stages that comes to the whole model: as if there were a sequence there.
+  struct Gather {
+    /// A piece that is away.
+    struct Asked {
+      std::uint64_t number = 0;
+      std::int64_t begin = 0;
+      std::int64_t end = 0;
+      std::vector<std::int64_t> from{};  ///< As KvPiece has it, of the leader's own layers.
+    };
+
+    ModelId model{};
+    ModelId into{};
+    SequenceKv kv{};                   ///< Of `into`.
+    std::vector<TokenId> tokens{};     ///< Those whose KV was asked for, or is there.
+    std::optional<PrefixKeys> keys{};  ///< None where it has failed at once.
+    std::int64_t there = 0;
+    std::int64_t usable = 0;
+    std::deque<Asked> asked{};
+    /// Per group of `into`: blocks that begin below lack something, and are not kept.
+    std::vector<std::int64_t> incomplete{};
+    bool failed = false;
+  };
+
+  // KV that moves to the whole model, in gather.cc.
+  Result<GatherState> ask(SequenceId id,
+                          ModelId into,
+                          std::int64_t tokens,
+                          std::vector<KvPiece>& pieces);
+  Result<void> add_to(KvPiece& piece);
+  Result<std::optional<GatherState>> put(const KvPiece& piece);
+  void end_gather(SequenceId id);
+  Gather& gather(SequenceId id, ModelId into);
+  [[nodiscard]] GatherState state_of(const Gather& gather) const;
+  Result<KvPiece> ask_piece(Gather& gather, const Sequence& own, std::int64_t end);
+  [[nodiscard]] bool is_whole(const KvPiece& piece, const Gather& gather) const;
+  void take_in(Gather& gather, const Gather::Asked& asked, const std::vector<std::int64_t>& others);
 
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
@@ -178,6 +219,8 @@ class Engine::Impl {
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
+  std::map<SequenceId, Gather> gathers_{};
+  std::uint64_t pieces_asked_ = 0;
   StepGraphs graphs_{};
   std::array<Pass, 2> passes_;     ///< One runs while the next is enqueued.
   std::optional<Flight> ahead_{};  ///< Enqueued before the step that asks for it.

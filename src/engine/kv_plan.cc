@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -54,6 +55,19 @@ std::int64_t least_block_tokens(const KvPlan& plan) {
 }
 
 }  // namespace
+
+std::size_t KvPlan::position_bytes() const {
+  const memory::KvShape& shape = groups.front().geometry.shape;
+  return 2 * static_cast<std::size_t>(shape.kv_heads * shape.head_dim) * shape.element_bytes;
+}
+
+std::int64_t KvPlan::aligned_tokens() const {
+  std::int64_t aligned = 1;
+  for (const KvGroupPlan& group : groups) {
+    aligned = std::lcm(aligned, group.geometry.block_tokens);
+  }
+  return aligned;
+}
 
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        LayerRange range,

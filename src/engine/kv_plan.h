@@ -35,6 +35,10 @@ struct KvPlan {
   [[nodiscard]] const Place& place(std::int64_t layer) const {
     return places[static_cast<std::size_t>(layer - range.begin)];
   }
+  /// Keys and values of one layer at one position [bytes].
+  [[nodiscard]] std::size_t position_bytes() const;
+  /// Blocks of all groups end at multiples of this, and so do cached prefixes.
+  [[nodiscard]] std::int64_t aligned_tokens() const;
 };
 
 /// Lays out the KV of a range of layers with matrices of `weights` in pages of `page_bytes`: groups

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -19,7 +18,6 @@ ModelKv::ModelKv(memory::PagePool& pool,
   for (const KvGroupPlan& group : plan_.groups) {
     caches_.emplace_back(pool, owner, group.geometry, cached);
     guests_->caches.emplace_back(guests_->pool, owner, group.geometry, guests_->no_prefixes);
-    aligned_tokens_ = std::lcm(aligned_tokens_, group.geometry.block_tokens);
   }
 }
 
@@ -83,7 +81,6 @@ void ModelKv::slide(SequenceKv& sequence, std::int64_t next) {
   }
 }
 
-/// The longest prefix of at most `tokens` tokens of which the caches have all that is needed.
 std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tokens) const {
   // Per group and block: how many blocks are there in a row that ends with it.
   std::vector<std::vector<std::size_t>> there(caches_.size());
@@ -103,12 +100,13 @@ std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tok
     const auto blocks = static_cast<std::size_t>(length / plan_.groups[g].geometry.block_tokens);
     return there[g][blocks - 1] >= blocks - std::min(first_needed(g, length), blocks);
   };
-  std::int64_t length = tokens / aligned_tokens_ * aligned_tokens_;
+  const std::int64_t aligned = plan_.aligned_tokens();
+  std::int64_t length = tokens / aligned * aligned;
   for (std::size_t g = 0; g < caches_.size() && length > 0;) {
     if (complete(g, length)) {
       ++g;
     } else {
-      length -= aligned_tokens_;
+      length -= aligned;
       g = 0;
     }
   }
@@ -138,13 +136,18 @@ std::int64_t ModelKv::take_prefix(SequenceKv& sequence,
 
 void ModelKv::keep_prefix(SequenceKv& sequence,
                           const PrefixKeys& keys,
-                          std::span<const TokenId> tokens) {
+                          std::span<const TokenId> tokens,
+                          std::span<const std::int64_t> incomplete) {
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     SequenceKv::Group& group = sequence.groups_[g];
     const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
     keys.extend(group.keys, tokens, block_tokens);
     const auto full = static_cast<std::size_t>(std::ssize(tokens) / block_tokens);
     for (; group.offered < full; ++group.offered) {
+      const std::int64_t begin = static_cast<std::int64_t>(group.offered) * block_tokens;
+      if (!incomplete.empty() && begin < incomplete[g]) {
+        continue;
+      }
       // Where another sequence computed the same meanwhile, that one's is found and this one ends
       // with its sequence.
       caches_[g].keep(group.blocks[group.offered], group.keys[group.offered]);

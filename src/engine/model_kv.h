@@ -98,8 +98,19 @@ class ModelKv {
                            const PrefixKeys& keys,
                            std::span<const TokenId> tokens);
   /// Lets other sequences find the full blocks of `tokens`, the computed ones of `sequence`. To be
-  /// called before slide().
-  void keep_prefix(SequenceKv& sequence, const PrefixKeys& keys, std::span<const TokenId> tokens);
+  /// called before slide(). Of each group, blocks that begin below `incomplete` are left out; none
+  /// are where it is empty.
+  void keep_prefix(SequenceKv& sequence,
+                   const PrefixKeys& keys,
+                   std::span<const TokenId> tokens,
+                   std::span<const std::int64_t> incomplete = {});
+  /// The longest prefix of the first `tokens` tokens of a sequence, whose keys are known, that
+  /// take_prefix() would find.
+  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
+  /// Where a block of its own pages begins on the device.
+  [[nodiscard]] std::byte* address(std::size_t group, memory::KvBlockRef block) const {
+    return caches_[group].address(block);
+  }
 
   /// The number of a block, from the device's first page on: what block tables hold.
   [[nodiscard]] std::int32_t block_number(std::size_t group, memory::KvBlockRef block) const;
@@ -132,10 +143,8 @@ class ModelKv {
                   const std::byte* source) const;
   void drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
-  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
 
   KvPlan plan_;
-  std::int64_t aligned_tokens_ = 1;       ///< Blocks of all groups end at its multiples.
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
   std::unique_ptr<Guests> guests_;        ///< It does not move.
   ops::AttentionHost* host_ = nullptr;

@@ -35,6 +35,9 @@ class Pipes {
   /// away, or its rows are not those that were wanted.
   Result<StepOutcome> finish(const PipeBatch& batch);
 
+  /// KV that moves from the stages to the whole model. Valid as long as the engine.
+  [[nodiscard]] Gathers gathers() const;
+
  private:
   friend class Engine;
   explicit Pipes(Engine::Impl& engine) : engine_(&engine) {}

@@ -15,10 +15,8 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "engine/test_host.h"
-#include "engine/workspace.h"
+#include "engine/pipe_rig.h"
 #include "spec/pipe_stage.h"
-#include "store/test_files.h"
 #include "text/test_model_directory.h"
 
 namespace heddle::engine {
@@ -27,88 +25,6 @@ namespace {
 using spec::DType;
 using spec::FinishReason;
 using spec::ModelSpec;
-
-constexpr ModelId kModel{3};
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::int64_t kBatchTokens = 64;
-
-struct Source {
-  std::string name{};
-  ModelSpec spec{};
-  store::TensorSet tensors{};
-};
-
-/// Of five layers.
-std::vector<ModelSpec> deep_models() {
-  ModelSpec llama{.architecture = spec::Architecture::kLlama,
-                  .hidden = 32,
-                  .layers = 5,
-                  .heads = 4,
-                  .kv_heads = 2,
-                  .head_dim = 8,
-                  .intermediate = 48,
-                  .vocab = 101,
-                  .max_position = 160,
-                  .rms_eps = 1e-5,
-                  .out_bias = true,
-                  .mlp_bias = true,
-                  .window = {0, 0, 0, 0, 0}};
-  ModelSpec mistral = llama;
-  mistral.architecture = spec::Architecture::kMistral;
-  mistral.out_bias = mistral.mlp_bias = false;
-  mistral.window = {24, 24, 24, 24, 24};
-  ModelSpec qwen2 = mistral;
-  qwen2.architecture = spec::Architecture::kQwen2;
-  qwen2.qkv_bias = qwen2.tied_embeddings = true;
-  qwen2.window = {0, 16, 0, 16, 16};
-  ModelSpec qwen3 = llama;
-  qwen3.architecture = spec::Architecture::kQwen3;
-  qwen3.out_bias = qwen3.mlp_bias = false;
-  qwen3.qk_norm = true;
-  return {llama, mistral, qwen2, qwen3};
-}
-
-const std::vector<Source>& sources() {
-  static const std::vector<Source> all = [] {
-    std::vector<Source> made;
-    for (const std::string& name : golden_cases()) {
-      auto checkpoint = store::Checkpoint::open(golden_directory() / name).value();
-      made.push_back({name, checkpoint.config.model, std::move(checkpoint.tensors)});
-    }
-    static store::TempDirectory directory;
-    Rng rng(31);
-    for (const ModelSpec& spec : deep_models()) {
-      const std::string name = "deep" + std::to_string(made.size());
-      std::filesystem::create_directory(directory.path() / name);
-      store::write_safetensors(directory.path() / name / "model.safetensors",
-                               store::plausible_model(spec, rng));
-      made.push_back({name, spec, store::TensorSet::open(directory.path() / name).value()});
-    }
-    return made;
-  }();
-  return all;
-}
-
-/// An engine with a model, or a stage of one.
-struct StageEngine {
-  StageEngine(const Source& source, const ModelSpec& spec, DType dtype, bool prefix_cache)
-      : host(640, kPageBytes),
-        model(host.load(source.tensors, spec, dtype)),
-        engine(Engine::create(host.device(),
-                              host.pool(),
-                              {.max_batch_tokens = kBatchTokens,
-                               .prefix_cache = prefix_cache,
-                               .prefix_secret = {7, static_cast<std::uint64_t>(spec.stage.index)}})
-                   .value()) {
-    HEDDLE_CHECK(engine->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
-                     .has_value());
-    engine->set_image_ready(kModel, model.layout.bytes);
-  }
-
-  TestHost host;
-  LoadedModel model;
-  std::unique_ptr<Engine> engine;
-};
 
 struct Request {
   SequenceStart start{};

@@ -208,6 +208,14 @@ void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
               "Requests that waited for memory on a device and were called back to another.",
               labels,
               model.recalled);
+  count_up_to("heddle_kv_moved_tokens_total",
+              "Tokens of requests whose KV moved from the stages of the model to the whole of it.",
+              labels,
+              model.kv_moved_tokens);
+  count_up_to("heddle_kv_computed_again_tokens_total",
+              "Tokens of such requests that the whole model computed again.",
+              labels,
+              model.kv_again_tokens);
   for (std::size_t i = 0; i < core::kEvictionReasons; ++i) {
     const auto reason = static_cast<core::EvictionReason>(i);
     count_up_to("heddle_model_evictions_total",

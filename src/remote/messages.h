@@ -82,7 +82,7 @@ struct TellLoads {
   std::int64_t window = 0;
 };
 
-/// Of what a TellWorker may hold: RecallRequests and NoPages.
+/// Of what a TellWorker may hold: RecallRequests, Gather and NoPages.
 using ToHost = std::variant<Lead,
                             Configuration,
                             SetModels,

@@ -182,10 +182,13 @@ TEST(RemoteMessages, OfAnotherDirectionAreRefused) {
 TEST(RemoteMessages, OfAWorkerGoOnlyWhereTheyBelong) {
   const core::TellWorker submit{.message = core::Submit{.request = RequestId(1)}};
   const core::TellWorker recall{.message = core::RecallRequests{}};
+  const core::TellWorker gather{.message = core::Gather{}};
   const core::TellWorker cancel{.message = core::CancelRequest{}};
   const core::TellWorker load{.message = core::LoadModel{}};
   EXPECT_TRUE(decode_gateway_to_host(wire::encode(GatewayToHost(submit))));
   EXPECT_TRUE(decode_to_host(wire::encode(ToHost(recall))));
+  EXPECT_TRUE(decode_to_host(wire::encode(ToHost(gather))));
+  EXPECT_FALSE(decode_gateway_to_host(wire::encode(GatewayToHost(gather))));
   EXPECT_TRUE(decode_gateway_to_host(wire::encode(GatewayToHost(cancel))));
   EXPECT_FALSE(decode_to_host(wire::encode(ToHost(cancel)))) << "its front says that";
   EXPECT_FALSE(decode_gateway_to_host(wire::encode(GatewayToHost(load))));
@@ -197,6 +200,9 @@ TEST(RemoteMessages, OfAWorkerGoOnlyWhereTheyBelong) {
 
   const core::WorkerSaid tokens{.report = core::TokensProduced{}};
   const core::WorkerSaid failed{.report = core::RequestFailed{.error = {Code::kCorrupt, "no"}}};
+  const core::WorkerSaid moved{.report = core::KvMoved{}};
+  EXPECT_TRUE(decode_from_host(wire::encode(FromHost(moved))));
+  EXPECT_FALSE(decode_host_to_gateway(wire::encode(HostToGateway(moved))));
   const core::WorkerSaid serving{.report = core::ModelServing{}};
   EXPECT_TRUE(decode_host_to_gateway(wire::encode(HostToGateway(tokens))));
   EXPECT_TRUE(decode_host_to_gateway(wire::encode(HostToGateway(failed))));

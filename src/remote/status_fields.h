@@ -69,6 +69,8 @@ inline void fields(Fields& v, ModelStatus& x) {
   v(18, "last_used", x.last_used, kCount);
   v(19, "failure", x.failure);
   v(20, "fetch", x.fetch);
+  v(21, "kv_moved_tokens", x.kv_moved_tokens);
+  v(22, "kv_again_tokens", x.kv_again_tokens);
 }
 
 inline void fields(Fields& v, SuspendCost& x) {

@@ -183,6 +183,18 @@ inline void fields(Fields& v, PipeFollower& x) {
   v(3, "pages", x.pages, kCount);
 }
 
+inline void fields(Fields& v, PipeKv& x) {
+  v.message(201, "PipeKv");
+  v(1, "number", x.number);
+  v(2, "sequence", x.sequence);
+  v(3, "begin", x.begin, kCount);
+  v(4, "end", x.end, kCount);
+  v(5, "from", x.from, kCount);
+  v(6, "refused", x.refused);
+  v(7, "bytes", x.bytes);
+  v(8, "checksum", x.checksum);
+}
+
 inline void fields(Fields& v, MeetPeer& x) {
   v.message(4, "MeetPeer");
   v(1, "gpu", x.gpu, kCount);

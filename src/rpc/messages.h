@@ -175,7 +175,22 @@ struct PipeFollower {
   friend bool operator==(const PipeFollower&, const PipeFollower&) = default;
 };
 
-using ToStage = std::variant<PipeStep, PipeFollower>;
+/// KV of positions [begin, end) of a sequence, which goes round to the leader; engine::KvPiece in
+/// the words of this layer. Behind it go the bytes of the layers behind the first stage's, as far
+/// as it has come.
+struct PipeKv {
+  std::uint64_t number = 0;
+  policy::SequenceId sequence{};
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::vector<std::int64_t> from{};
+  bool refused = false;
+  std::uint64_t bytes = 0;     ///< That go behind it.
+  std::uint64_t checksum = 0;  ///< Of those, as PipeStep has it.
+  friend bool operator==(const PipeKv&, const PipeKv&) = default;
+};
+
+using ToStage = std::variant<PipeStep, PipeFollower, PipeKv>;
 
 /// The answer to WorkerHello. After a failure the worker ends.
 struct HelloAck {

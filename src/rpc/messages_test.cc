@@ -75,6 +75,7 @@ std::vector<ToWorker> every_to_worker() {
               .cache_salt = "salt"}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
           core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3}),
+          core::WorkerMessage(core::Gather{.model = ModelId(5), .into = ModelId(6)}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
           core::WorkerMessage(core::NoPages{}),
           Shutdown{}};
@@ -106,6 +107,7 @@ std::vector<ToServe> every_to_serve() {
                                        .finish = spec::FinishReason::kLength,
                                        .details = {.cached_tokens = 9}}}},
       core::RequestReturned{.request = RequestId(6), .recalled = true},
+      core::KvMoved{.model = ModelId(5), .tokens = 48, .computed = 3},
       core::RequestFailed{.request = RequestId(6), .error = {Code::kInvalidArgument, "too long"}},
       core::DeviceReport{.version = 3,
                          .usage = usage,
@@ -250,6 +252,7 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<PipeSlice>();
   expect_all_fields<PipeStep>();
   expect_all_fields<PipeFollower>();
+  expect_all_fields<PipeKv>();
 }
 
 std::string line_of(const Type& type, const void* value) {

@@ -18,6 +18,7 @@
 #include "core/worker_core.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "engine/gather.h"
 #include "memory/page_pool.h"
 #include "memory/window.h"
 #include "rpc/messages.h"
@@ -176,6 +177,8 @@ class DeviceExecutor {
   void execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::MoveHome& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::ReservePipe& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::GatherKv& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::EndGather& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
@@ -192,6 +195,10 @@ class DeviceExecutor {
   void forget_failed(const engine::StepOutcome& outcome);
   static void tell_failed(engine::StepOutcome& outcome, std::vector<core::WorkerEvent>& events);
   void hear_follower(const rpc::PipeFollower& follower, std::vector<core::WorkerEvent>& events);
+  Result<void> hear_piece(engine::KvPiece& piece, std::vector<core::WorkerEvent>& events);
+  void tell_gathered(core::SequenceId sequence,
+                     const engine::GatherState& state,
+                     std::vector<core::WorkerEvent>& events);
   Result<void> run_stage(engine::PipeBatch& batch);
   Result<void> finish(const engine::PipeBatch& batch, std::vector<core::WorkerEvent>& events);
   void send_batches(std::vector<engine::PipeBatch>& batches, core::StepDone& done);

@@ -228,6 +228,10 @@ void EngineLoop::carry_out(std::vector<core::WorkerCommand>& commands,
 
 void EngineLoop::report(core::WorkerReport report) {
   const bool of_device = std::holds_alternative<core::DeviceReport>(report);
+  if (const auto* moved = std::get_if<core::KvMoved>(&report)) {
+    log::info("a request went from the stages of its model to the whole of it",
+              {{"kv_tokens", moved->tokens}, {"computed_again", moved->computed}});
+  }
   outbox_.send({.epoch = hello_.epoch, .body = std::move(report)});
   if (!of_device) {
     return;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/pipe.h"
 #include "worker/device_executor.h"
 #include "worker/pipe_wire.h"
@@ -36,6 +37,10 @@ Result<void> DeviceExecutor::hear_stage(std::uint64_t pipe,
     hear_follower(*follower, events);
     return {};
   }
+  if (auto* piece = std::get_if<engine::KvPiece>(&*message)) {
+    piece->model = pipe_->model();
+    return hear_piece(*piece, events);
+  }
   auto& batch = std::get<engine::PipeBatch>(*message);
   batch.model = pipe_->model();
   pulse_.begin(policy::Doing::kStep);
@@ -60,6 +65,66 @@ void DeviceExecutor::hear_follower(const rpc::PipeFollower& follower,
     ready.followers.push_back(share);
   }
   events.push_back(std::move(ready));
+}
+
+/// KV on its way to the whole model, which is with the leader.
+Result<void> DeviceExecutor::hear_piece(engine::KvPiece& piece,
+                                        std::vector<core::WorkerEvent>& events) {
+  engine::Gathers gathers = engine_->pipes().gathers();
+  if (pipe_->leads()) {
+    const Result<std::optional<engine::GatherState>> state = gathers.put(piece);
+    if (!state) {
+      return state.error();
+    }
+    if (state->has_value()) {
+      tell_gathered(piece.sequence, **state, events);
+    }
+    return {};
+  }
+  const Result<void> added = gathers.add(piece);
+  if (added) {
+    pipe_->send(encode_piece(piece));
+  }
+  return added;
+}
+
+void DeviceExecutor::execute(const core::GatherKv& command,
+                             std::vector<core::WorkerEvent>& events) {
+  HEDDLE_CHECK(pipe_ != nullptr && pipe_->leads());
+  std::vector<engine::KvPiece> pieces;
+  const Result<engine::GatherState> state =
+      engine_->pipes().gathers().ask(command.sequence, command.into, command.tokens, pieces);
+  if (!state) {
+    lost_ = state.error();
+    return;
+  }
+  for (const engine::KvPiece& piece : pieces) {
+    pipe_->send(encode_piece(piece));
+  }
+  tell_gathered(command.sequence, *state, events);
+}
+
+void DeviceExecutor::tell_gathered(core::SequenceId sequence,
+                                   const engine::GatherState& state,
+                                   std::vector<core::WorkerEvent>& events) {
+  if (state.failed) {
+    log::info("a request ends in the stages of its pipeline, as its KV cannot move",
+              {{"sequence", sequence.value()}});
+  }
+  kv_changed_ = false;  // This tells.
+  events.push_back(core::KvGathered{.sequence = sequence,
+                                    .asked = state.asked,
+                                    .there = state.there,
+                                    .usable = state.usable,
+                                    .block_tokens = state.block_tokens,
+                                    .failed = state.failed,
+                                    .counted = counted()});
+}
+
+void DeviceExecutor::execute(const core::EndGather& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->pipes().gathers().end(command.sequence);
+  kv_changed_ = true;
 }
 
 Result<void> DeviceExecutor::run_stage(engine::PipeBatch& batch) {

@@ -17,18 +17,21 @@ static_assert(std::endian::native == std::endian::little, "rows go as they lie i
 
 constexpr std::size_t kLengthBytes = 4;
 
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  return siphash(SipKey{}, bytes).low;
+}
 std::uint64_t checksum(std::span<const float> rows) {
-  return siphash(SipKey{}, std::as_bytes(rows)).low;
+  return checksum(std::as_bytes(rows));
 }
 
-std::string payload_of(const rpc::ToStage& message, std::span<const float> rows) {
+std::string payload_of(const rpc::ToStage& message, std::span<const std::byte> behind) {
   const std::string encoded = rpc::encode(message);
   const auto length = static_cast<std::uint32_t>(encoded.size());
   std::string payload;
-  payload.reserve(kLengthBytes + encoded.size() + rows.size_bytes());
+  payload.reserve(kLengthBytes + encoded.size() + behind.size());
   payload.append(reinterpret_cast<const char*>(&length), kLengthBytes);
   payload += encoded;
-  payload.append(reinterpret_cast<const char*>(rows.data()), rows.size_bytes());
+  payload.append(reinterpret_cast<const char*>(behind.data()), behind.size());
   return payload;
 }
 
@@ -63,6 +66,23 @@ Result<engine::PipeBatch> batch_of(rpc::PipeStep step, std::string_view rows) {
   return batch;
 }
 
+Result<engine::KvPiece> piece_of(rpc::PipeKv piece, std::string_view bytes) {
+  const auto behind = std::as_bytes(std::span(bytes));
+  if (bytes.size() != piece.bytes || checksum(behind) != piece.checksum) {
+    return corrupt("the KV of piece " + std::to_string(piece.number) + " is not what was sent");
+  }
+  if (piece.end <= piece.begin) {
+    return corrupt("piece " + std::to_string(piece.number) + " has no positions");
+  }
+  return engine::KvPiece{.number = piece.number,
+                         .sequence = piece.sequence,
+                         .begin = piece.begin,
+                         .end = piece.end,
+                         .from = std::move(piece.from),
+                         .refused = piece.refused,
+                         .bytes = std::string(bytes)};
+}
+
 }  // namespace
 
 std::string encode_batch(const engine::PipeBatch& batch) {
@@ -79,11 +99,24 @@ std::string encode_batch(const engine::PipeBatch& batch) {
                            .cache_salt = slice.cache_salt,
                            .wanted = slice.wanted});
   }
-  return payload_of(std::move(step), batch.rows);
+  return payload_of(std::move(step), std::as_bytes(std::span(batch.rows)));
 }
 
 std::string encode_follower(const rpc::PipeFollower& follower) {
   return payload_of(follower, {});
+}
+
+std::string encode_piece(const engine::KvPiece& piece) {
+  const auto bytes = std::as_bytes(std::span(piece.bytes));
+  return payload_of(rpc::PipeKv{.number = piece.number,
+                                .sequence = piece.sequence,
+                                .begin = piece.begin,
+                                .end = piece.end,
+                                .from = piece.from,
+                                .refused = piece.refused,
+                                .bytes = piece.bytes.size(),
+                                .checksum = checksum(bytes)},
+                    bytes);
 }
 
 Result<StageMessage> decode_stage_message(std::string_view payload) {
@@ -104,6 +137,10 @@ Result<StageMessage> decode_stage_message(std::string_view payload) {
   if (auto* step = std::get_if<rpc::PipeStep>(&*message)) {
     Result<engine::PipeBatch> batch = batch_of(std::move(*step), rest);
     return batch ? Result<StageMessage>(std::move(*batch)) : batch.error();
+  }
+  if (auto* piece = std::get_if<rpc::PipeKv>(&*message)) {
+    Result<engine::KvPiece> read = piece_of(std::move(*piece), rest);
+    return read ? Result<StageMessage>(std::move(*read)) : read.error();
   }
   if (!rest.empty()) {
     return corrupt("something follows it");

@@ -46,6 +46,48 @@ TEST(PipeWire, AFollowerComesBackAsItWas) {
   EXPECT_EQ(std::get<rpc::PipeFollower>(*message), sent);
 }
 
+engine::KvPiece piece() {
+  return {.number = 9,
+          .sequence = engine::SequenceId(4),
+          .begin = 16,
+          .end = 32,
+          .from = {16, 24},
+          .bytes = std::string("\0keys and values", 16)};
+}
+
+TEST(PipeWire, APieceOfKvComesBackAsItWas) {
+  engine::KvPiece sent = piece();
+  for (const bool refused : {false, true}) {
+    sent.refused = refused;
+    const auto message = decode_stage_message(encode_piece(sent));
+    ASSERT_TRUE(message) << message.error().message;
+    const auto& got = std::get<engine::KvPiece>(*message);
+    EXPECT_EQ(got.number, sent.number);
+    EXPECT_EQ(got.sequence, sent.sequence);
+    EXPECT_EQ(got.begin, sent.begin);
+    EXPECT_EQ(got.end, sent.end);
+    EXPECT_EQ(got.from, sent.from);
+    EXPECT_EQ(got.refused, refused);
+    EXPECT_EQ(got.bytes, sent.bytes);
+  }
+}
+
+TEST(PipeWire, KvThatChangedOnTheWayIsRefused) {
+  const std::string payload = encode_piece(piece());
+  for (std::size_t at = payload.size() - piece().bytes.size(); at < payload.size(); ++at) {
+    std::string changed = payload;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    EXPECT_FALSE(decode_stage_message(changed)) << "byte " << at;
+  }
+  EXPECT_FALSE(decode_stage_message(payload + "1"));
+  EXPECT_FALSE(decode_stage_message(payload.substr(0, payload.size() - 1)));
+  engine::KvPiece none = piece();
+  none.end = none.begin;
+  EXPECT_FALSE(decode_stage_message(encode_piece(none)));
+  none.end = -1;
+  EXPECT_FALSE(decode_stage_message(encode_piece(none))) << "counts are not negative";
+}
+
 TEST(PipeWire, RowsThatChangedOnTheWayAreRefused) {
   const std::string payload = encode_batch(batch());
   const std::size_t rows = 4 * sizeof(float);
@@ -62,9 +104,10 @@ TEST(PipeWire, RowsThatChangedOnTheWayAreRefused) {
 TEST(PipeWire, WhateverComesIsReadOrRefused) {
   constexpr std::uint64_t kSeed = 5;
   Rng rng(kSeed);
-  const std::string payload = encode_batch(batch());
-  for (int round = 0; round < 5'000; ++round) {
+  const std::string payloads[] = {encode_batch(batch()), encode_piece(piece())};
+  for (std::size_t round = 0; round < 8'000; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << " round " << round);
+    const std::string& payload = payloads[round % 2];
     std::string changed = payload.substr(0, rng.below(payload.size() + 1));
     for (std::uint64_t i = rng.below(4); i > 0 && !changed.empty(); --i) {
       changed[rng.below(changed.size())] = static_cast<char>(rng.below(256));

@@ -13,6 +13,9 @@ WEIGHTS = len(ADDER["model.safetensors"])
 NAME = "acme/adder"
 TOGETHER = re.compile(r"in ([23]) stages on ([^ ,]+), ")
 GATHERS = "stages until it is here"
+MOVES = "requests in its stages comes"
+MOVED = re.compile(r"KV of (\d+) tokens has come, (\d+) are computed again")
+BLOCK = 32  # No block of KV has as many tokens.
 
 
 class Apart(cluster.Cluster):
@@ -86,13 +89,34 @@ def test_hosts_fetch_it_together_and_it_gathers_on_one(tmp_path, hub, expected):
         wait_until(lambda: any(GATHERS in why for why in decisions(gateway)))
         wait_until(lambda: len(fetched(nodes.host(leader))) == 2)
         assert sum(fetched(nodes.host(leader))) <= WEIGHTS, "nothing comes twice"
-        assert stream.text() == expected
         wait_until(lambda: holders(gateway) == [leader])
+        assert len(stream.pieces) < LONG, "the stages are free long before the answer ends"
+        assert stream.text() == expected
+        moved, again = map(int, wait_until(lambda: [m for m in map(MOVED.search, decisions(gateway)) if m])[0].groups())
+        assert moved > 0 and again < BLOCK
+        counted = gateway.metrics()
+        assert counted['heddle_kv_moved_tokens_total{model_name="adder"}'] == moved
+        assert counted['heddle_kv_computed_again_tokens_total{model_name="adder"}'] == again
         assert Stream(gateway, "adder", "1 2 3").text() == expected
         assert holders(gateway) == [leader]
 
 
-@pytest.mark.parametrize("phase", ["fetch", "serve", "gather"])
+def test_all_requests_in_the_stages_go_on_in_the_whole(tmp_path, hub, expected):
+    with Apart(tmp_path, hub) as nodes:
+        gateway = nodes.gateways[0]
+        streams = [Stream(gateway, "adder", "1 2 3").began()]
+        _, leader = together(gateway)
+        streams += [Stream(gateway, "adder", "1 2 3") for _ in range(2)]
+        choices = Stream(gateway, "adder", "1 2 3", n=2)
+        wait_until(lambda: any(MOVES in why for why in decisions(gateway)))
+        wait_until(lambda: holders(gateway) == [leader])
+        for stream in streams:
+            assert stream.text() == expected
+        assert len(choices.text()) == 2 * len(expected)
+        assert all(int(again) < 2 * BLOCK for _, again in re.findall(MOVED, " ".join(decisions(gateway))))
+
+
+@pytest.mark.parametrize("phase", ["fetch", "serve", "gather", "move", "move first"])
 def test_whoever_dies_at_whatever_phase_the_answer_is_the_same(tmp_path, hub, expected, phase):
     with Apart(tmp_path, hub) as nodes:
         gateway = nodes.gateways[0]
@@ -105,10 +129,14 @@ def test_whoever_dies_at_whatever_phase_the_answer_is_the_same(tmp_path, hub, ex
         elif phase == "serve":
             stream.began()
             nodes.host(leader).kill()
-        else:
+        elif phase == "gather":
             stream.began()
             wait_until(lambda: any(GATHERS in why for why in decisions(gateway)))
             follower.kill()
+        else:
+            stream.began()
+            wait_until(lambda: any(MOVES in why for why in decisions(gateway)))
+            (follower if phase == "move" else nodes.host(leader)).kill()
         assert stream.text() == expected
 
 

@@ -104,6 +104,35 @@ void RequestQueues::recalled(RequestId id) {
   requeue(id);
 }
 
+void RequestQueues::gather(DeviceId leader, ModelId cut, ModelId whole) {
+  DeviceState& device = state_.devices.at(leader);
+  Instance& stages = device.instances.at(cut);
+  if (std::exchange(stages.gathers, true)) {
+    return;
+  }
+  out_.note(DecisionKind::kGather,
+            whole,
+            leader,
+            "all of it is here: KV of " + std::to_string(stages.in_flight.size()) +
+                " requests in its stages comes, and they follow");
+  out_.act(TellWorker{
+      .device = leader, .epoch = device.epoch, .message = Gather{.model = cut, .into = whole}});
+}
+
+void RequestQueues::moved(DeviceId device, const KvMoved& moved) {
+  const auto found = state_.models.find(moved.model);
+  if (found == state_.models.end()) {
+    return;
+  }
+  found->second.kv_moved_tokens += moved.tokens;
+  found->second.kv_again_tokens += moved.computed;
+  out_.note(DecisionKind::kGather,
+            moved.model,
+            device,
+            "a request goes on from its stages: KV of " + std::to_string(moved.tokens) +
+                " tokens has come, " + std::to_string(moved.computed) + " are computed again");
+}
+
 /// Takes a request out of its queue, off its device, or from what is lost.
 void RequestQueues::leave(RequestId id) {
   RequestState& request = state_.requests.at(id);

@@ -38,6 +38,11 @@ class RequestQueues {
   void found(RequestId id, DeviceId device, std::optional<ModelId> as = {});
   /// It came back from where it waited for memory.
   void recalled(RequestId id);
+  /// Has KV of requests in the stages of `cut` move to `whole`, which serves beside the first of
+  /// them. Said once to each life of that.
+  void gather(DeviceId leader, ModelId cut, ModelId whole);
+  /// A request went on in the whole model so.
+  void moved(DeviceId device, const KvMoved& moved);
 
   /// Its answer is complete: forgets it.
   void finish(const RequestFinished& finished);

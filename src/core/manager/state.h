@@ -74,6 +74,8 @@ struct ModelState {
   std::map<QueueKey, RequestId> waiting{};
   std::size_t requests = 0;    ///< Waiting and in flight.
   std::uint64_t recalled = 0;  ///< Requests that came back from where they waited for memory.
+  std::uint64_t kv_moved_tokens = 0;  ///< As ModelStatus has them.
+  std::uint64_t kv_again_tokens = 0;
   std::optional<policy::PlacementReason> waits_for{};  ///< Why it is not loaded, as last noted.
 
   // Written by Tickets.
@@ -187,6 +189,7 @@ class Instance {
   Instant resting_until{};  ///< It did not take a request; it is sent none before.
   bool answered = false;    ///< A request has ended there: it is warm to the last page.
   bool used = false;        ///< A request was sent to it.
+  bool gathers = false;     ///< Of first stages: Gather was said.
 
   // Written by Residency, as the stage is.
   LoadReason why = LoadReason::kRequest;  ///< It was brought in.

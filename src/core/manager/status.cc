@@ -250,6 +250,8 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .loads = model.loads,
                        .evictions = model.evictions,
                        .recalled = model.recalled,
+                       .kv_moved_tokens = model.kv_moved_tokens,
+                       .kv_again_tokens = model.kv_again_tokens,
                        .objectives = model.objectives(),
                        .demand = demand_status(model),
                        .last_used = model.last_used,

@@ -90,6 +90,10 @@ void heard(const Parts& core, DeviceId device, const RequestReturned& returned) 
   core.queues.requeue(returned.request);
 }
 
+void heard(const Parts& core, DeviceId device, const KvMoved& moved) {
+  core.queues.moved(device, moved);
+}
+
 void heard(const Parts& core, DeviceId /*device*/, const RequestFailed& failed) {
   core.queues.fail(failed.request, failed.error);
 }

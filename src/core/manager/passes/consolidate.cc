@@ -76,6 +76,11 @@ void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
     return;
   }
   core.residency.drain(leader, cut);
+  const auto whole = instances.find(id);
+  if (whole != instances.end() && whole->second.is<Serving>() && whole->second.complete &&
+      !found->second.in_flight.empty()) {
+    core.queues.gather(leader, cut, id);
+  }
   if (found->second.in_flight.empty()) {
     core.residency.evict(leader, cut, EvictMode::kWhenIdle, EvictionReason::kMoved);
   }

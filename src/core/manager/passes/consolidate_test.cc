@@ -60,6 +60,45 @@ TEST(Consolidate, StagesServeUntilTheWholeDoesAndGoWhenTheirRequestsHaveEnded) {
   check_invariants(core.state);
 }
 
+TEST(Consolidate, KvOfRequestsInTheStagesMovesToTheWholeBesideTheFirst) {
+  FourHosts core;
+  const RequestId id = core.start_in_stages();
+  core.arrive_all();
+  core.passes();
+  core.passes();
+  const auto told = core.all<TellWorker>();
+  ASSERT_EQ(told.size(), 1U) << "once";
+  EXPECT_EQ(told[0].device, kDevice);
+  EXPECT_EQ(std::get<Gather>(told[0].message), (Gather{.model = kQuarters, .into = kA}));
+  const auto why = core.decisions(DecisionKind::kGather);
+  ASSERT_EQ(why.size(), 1U);
+  EXPECT_THAT(why[0].why, HasSubstr("KV of 1 requests in its stages"));
+  core.queues.requeue(id);
+  core.passes();
+  EXPECT_EQ(core.state.requests.at(id).as, kA) << "it goes on in the whole";
+  core.passes();
+  EXPECT_EQ(core.evictions().front(), std::pair(kDevice, kQuarters));
+  core.queues.moved(kDevice, {.model = kA, .tokens = 48, .computed = 3});
+  const ModelStatus status = model_statuses(core.state).at(0);
+  EXPECT_EQ(status.kv_moved_tokens, 48U);
+  EXPECT_EQ(status.kv_again_tokens, 3U);
+  EXPECT_THAT(core.decisions(DecisionKind::kGather).back().why,
+              HasSubstr("KV of 48 tokens has come, 3 are computed again"));
+  check_invariants(core.state);
+}
+
+TEST(Consolidate, NothingMovesToAWholeOnAnotherDevice) {
+  FourHosts core;
+  core.start_in_stages();
+  core.residency.forget(kDevice, kA);
+  const DeviceId other = device_id(HostId(1), 0);
+  core.residency.begin_load(other, kA, LoadReason::kGather);
+  core.arrive_all();
+  core.passes();
+  EXPECT_TRUE(core.at(kQuarters).is<Draining>());
+  EXPECT_TRUE(core.all<TellWorker>().empty());
+}
+
 TEST(Consolidate, WeightsThatAreStillToComeHoldUpNoRequest) {
   FourHosts core;
   core.start_in_stages();

@@ -1,0 +1,134 @@
+#include "engine/kv_copy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+
+namespace heddle::engine {
+namespace {
+
+/// A layer's part of a block, and those of all positions that lie in it.
+struct BlockPart {
+  std::byte* address = nullptr;  ///< On the device: [k, v][kv_head][token][head_dim].
+  KvPositions positions{};
+};
+
+std::vector<BlockPart> parts_of(const ModelKv& kv,
+                                const SequenceKv& sequence,
+                                std::int64_t layer,
+                                KvPositions all) {
+  const auto [group, in_group] = kv.plan().place(layer);
+  const memory::KvGeometry& geometry = kv.plan().groups[group].geometry;
+  std::vector<BlockPart> parts;
+  for (std::int64_t at = all.begin; at < all.end; at = parts.back().positions.end) {
+    const std::int64_t block = at / geometry.block_tokens;
+    const auto ref = sequence.groups()[group].blocks[static_cast<std::size_t>(block)];
+    parts.push_back({.address = kv.address(group, ref) +
+                                static_cast<std::size_t>(in_group) * geometry.layer_stride(),
+                     .positions = {at, std::min((block + 1) * geometry.block_tokens, all.end)}});
+  }
+  return parts;
+}
+
+/// Calls `copy(offset in the part of the block, offset in the bytes of all, bytes)` for each row of
+/// positions that lie together in both.
+template <class Copy>
+void for_each_row(const memory::KvGeometry& geometry,
+                  KvPositions all,
+                  KvPositions part,
+                  const Copy& copy) {
+  const std::size_t token = geometry.token_stride();
+  const auto in_block = static_cast<std::size_t>(part.begin % geometry.block_tokens);
+  const auto in_bytes = static_cast<std::size_t>(part.begin - all.begin);
+  const auto row = static_cast<std::size_t>(all.end - all.begin);
+  const auto count = static_cast<std::size_t>(part.end - part.begin);
+  for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(geometry.shape.kv_heads); ++i) {
+    copy(
+        i * geometry.head_stride() + in_block * token, (i * row + in_bytes) * token, count * token);
+  }
+}
+
+Result<void> copy_now(device::Stream& stream,
+                      std::byte* target,
+                      const std::byte* source,
+                      std::size_t bytes) {
+  stream.copy(target, source, bytes);
+  return stream.synchronize();
+}
+
+bool is_host_memory(const device::Device& device) {
+  return device.properties().kind == device::Kind::kCpu;
+}
+
+}  // namespace
+
+Result<std::int64_t> copy_out(device::Device& device,
+                              device::Stream& stream,
+                              const ModelKv& kv,
+                              const SequenceKv& sequence,
+                              std::int64_t layer,
+                              KvPositions positions,
+                              std::string& bytes) {
+  const std::size_t group = kv.plan().place(layer).group;
+  const memory::KvGeometry& geometry = kv.plan().groups[group].geometry;
+  const auto live = static_cast<std::int64_t>(sequence.groups()[group].first_live);
+  positions.begin = std::clamp(live * geometry.block_tokens, positions.begin, positions.end);
+  const std::size_t before = bytes.size();
+  const auto count = static_cast<std::size_t>(positions.end - positions.begin);
+  bytes.resize(before + count * kv.plan().position_bytes());
+  std::vector<std::byte> staged(is_host_memory(device) ? 0 : geometry.layer_stride());
+  for (const BlockPart& part : parts_of(kv, sequence, layer, positions)) {
+    const std::byte* source = part.address;
+    if (!staged.empty()) {
+      if (const auto done = copy_now(stream, staged.data(), source, staged.size()); !done) {
+        return done.error();
+      }
+      source = staged.data();
+    }
+    for_each_row(geometry,
+                 positions,
+                 part.positions,
+                 [&](std::size_t from, std::size_t to, std::size_t size) {
+                   std::memcpy(bytes.data() + before + to, source + from, size);
+                 });
+  }
+  return positions.begin;
+}
+
+Result<void> copy_in(device::Device& device,
+                     device::Stream& stream,
+                     const ModelKv& kv,
+                     const SequenceKv& sequence,
+                     std::int64_t layer,
+                     KvPositions positions,
+                     std::string_view bytes) {
+  const auto count = static_cast<std::size_t>(positions.end - positions.begin);
+  HEDDLE_CHECK(bytes.size() == count * kv.plan().position_bytes());
+  const auto& geometry = kv.plan().groups[kv.plan().place(layer).group].geometry;
+  std::vector<std::byte> staged(is_host_memory(device) ? 0 : geometry.layer_stride());
+  for (const BlockPart& part : parts_of(kv, sequence, layer, positions)) {
+    std::byte* const target = staged.empty() ? part.address : staged.data();
+    if (!staged.empty()) {  // Other positions of the block may have come before.
+      if (const auto done = copy_now(stream, target, part.address, staged.size()); !done) {
+        return done;
+      }
+    }
+    for_each_row(geometry,
+                 positions,
+                 part.positions,
+                 [&](std::size_t to, std::size_t from, std::size_t size) {
+                   std::memcpy(target + to, bytes.data() + from, size);
+                 });
+    if (!staged.empty()) {
+      if (const auto done = copy_now(stream, part.address, target, staged.size()); !done) {
+        return done;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace heddle::engine

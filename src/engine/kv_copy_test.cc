@@ -1,0 +1,116 @@
+#include "engine/kv_copy.h"
+
+#include <cstring>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "engine/test_host.h"
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::size_t kCopyPage = 4096;
+
+/// Four layers, one with a window.
+spec::ModelSpec four_layers() {
+  spec::ModelSpec model;
+  model.layers = 4;
+  model.kv_heads = 2;
+  model.head_dim = 8;
+  model.window = {0, 40, 0, 0};
+  return model;
+}
+
+class KvCopy : public testing::Test {
+ protected:
+  ModelKv make(LayerRange range) {
+    return {host_.pool(),
+            kKvLease,
+            plan_kv(four_layers(), range, spec::DType::kF32, kCopyPage).value(),
+            host_.cached()};
+  }
+  /// What the positions of a layer hold, told apart by all that tells bytes apart.
+  static std::string content(const ModelKv& kv, std::int64_t layer, KvPositions positions) {
+    std::string bytes;
+    const auto row = kv.plan().position_bytes() / 4;
+    for (std::size_t head = 0; head < 4; ++head) {  // Keys of two, values of two.
+      for (std::int64_t at = positions.begin; at < positions.end; ++at) {
+        const auto value =
+            static_cast<char>(layer * 71 + static_cast<std::int64_t>(head) * 13 + at);
+        bytes.append(row, value);
+      }
+    }
+    return bytes;
+  }
+  void fill(ModelKv& kv, SequenceKv& sequence, std::int64_t layer, KvPositions positions) {
+    ASSERT_TRUE(copy_in(
+        host_.device(), *stream_, kv, sequence, layer, positions, content(kv, layer, positions)));
+  }
+  std::int64_t read(const ModelKv& kv,
+                    const SequenceKv& sequence,
+                    std::int64_t layer,
+                    KvPositions positions,
+                    std::string& bytes) {
+    return copy_out(host_.device(), *stream_, kv, sequence, layer, positions, bytes).value();
+  }
+
+  TestHost host_{64, kCopyPage};
+  std::unique_ptr<device::Stream> stream_ = host_.device().create_stream().value();
+};
+
+TEST_F(KvCopy, PositionsComeBackWhereverBlocksEnd) {
+  ModelKv part = make({.begin = 0, .end = 1});
+  ModelKv whole = make(all_layers(four_layers()));
+  ASSERT_NE(part.plan().groups[0].geometry.block_tokens,
+            whole.plan().groups[whole.plan().place(0).group].geometry.block_tokens);
+  for (ModelKv* kv : {&part, &whole}) {
+    SequenceKv sequence = kv->make_sequence();
+    ASSERT_TRUE(kv->grow(sequence, 100));
+    for (const KvPositions& piece : {KvPositions{0, 7}, {7, 45}, {45, 46}, {46, 100}}) {
+      fill(*kv, sequence, 0, piece);
+    }
+    for (const KvPositions& wanted : {KvPositions{0, 100}, {3, 4}, {20, 77}, {50, 50}}) {
+      std::string bytes = "before";
+      EXPECT_EQ(read(*kv, sequence, 0, wanted, bytes), wanted.begin);
+      EXPECT_EQ(bytes, "before" + content(*kv, 0, wanted));
+    }
+    kv->clear(sequence);
+  }
+}
+
+TEST_F(KvCopy, LayersDoNotTouchEachOther) {
+  ModelKv whole = make(all_layers(four_layers()));
+  SequenceKv sequence = whole.make_sequence();
+  ASSERT_TRUE(whole.grow(sequence, 60));
+  for (const std::int64_t layer : {0, 1, 2}) {
+    fill(whole, sequence, layer, {0, 60});
+  }
+  for (const std::int64_t layer : {0, 1, 2}) {
+    std::string bytes;
+    (void)read(whole, sequence, layer, {0, 60}, bytes);
+    EXPECT_EQ(bytes, content(whole, layer, {0, 60})) << layer;
+  }
+  whole.clear(sequence);
+}
+
+TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
+  ModelKv whole = make(all_layers(four_layers()));
+  SequenceKv sequence = whole.make_sequence();
+  ASSERT_TRUE(whole.grow(sequence, 100));
+  fill(whole, sequence, 1, {0, 100});
+  whole.slide(sequence, 100);
+  const std::int64_t block = whole.plan().groups[whole.plan().place(1).group].geometry.block_tokens;
+  const std::int64_t live = 61 / block * block;
+  std::string bytes;
+  EXPECT_EQ(read(whole, sequence, 1, {10, 100}, bytes), live);
+  EXPECT_EQ(bytes, content(whole, 1, {live, 100}));
+  bytes.clear();
+  EXPECT_EQ(read(whole, sequence, 1, {10, 20}, bytes), 20) << "nothing of it";
+  EXPECT_TRUE(bytes.empty());
+  EXPECT_EQ(read(whole, sequence, 0, {10, 20}, bytes), 10) << "a layer without a window";
+  whole.clear(sequence);
+}
+
+}  // namespace
+}  // namespace heddle::engine
