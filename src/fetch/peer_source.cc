@@ -18,9 +18,9 @@ constexpr Duration kPause = std::chrono::seconds(5);
 }  // namespace
 
 /// Passes on what comes of a range, from whomever, and knows how far that is.
-class PeerSource::Relay {
+class PeerSource::Delivery {
  public:
-  Relay(Range range, const Sink& sink) : range_(range), sink_(sink) {}
+  Delivery(Range range, const Sink& sink) : range_(range), sink_(sink) {}
 
   /// For one who gives from rest() on, or from before that.
   [[nodiscard]] Sink sink() {
@@ -123,7 +123,7 @@ Result<void> PeerSource::read(const Object& object,
                               Range range,
                               const Sink& sink,
                               const std::stop_token& stop) {
-  Relay relay(range, sink);
+  Delivery delivery(range, sink);
   std::set<std::size_t> asked;
   while (!object.identity().empty()) {
     const std::optional<std::size_t> peer = next_peer(object, asked);
@@ -131,28 +131,29 @@ Result<void> PeerSource::read(const Object& object,
       break;
     }
     asked.insert(*peer);
-    const std::uint64_t before = relay.came();
+    const std::uint64_t before = delivery.came();
     Result<void> read =
-        setup_.peers[*peer]->read(setup_.model, object, relay.rest(), relay.sink(), stop);
-    if (stop.stop_requested() || relay.refused()) {
-      note(*peer, object, relay.came() > before, Result<void>());
-      return relay.refused() ? Result<void>(*relay.refused()) : Error{Code::kCancelled, "stopped"};
+        setup_.peers[*peer]->read(setup_.model, object, delivery.rest(), delivery.sink(), stop);
+    if (stop.stop_requested() || delivery.refused()) {
+      note(*peer, object, delivery.came() > before, Result<void>());
+      return delivery.refused() ? Result<void>(*delivery.refused())
+                                : Error{Code::kCancelled, "stopped"};
     }
-    if (read && !relay.complete()) {
+    if (read && !delivery.complete()) {
       read = Error{Code::kCorrupt, "it ended early"};
     }
-    note(*peer, object, relay.came() > before, read);
+    note(*peer, object, delivery.came() > before, read);
     if (read) {
       return {};
     }
   }
-  return read_origin(object, range, relay, stop);
+  return read_origin(object, range, delivery, stop);
 }
 
 /// What no peer has given of the range.
 Result<void> PeerSource::read_origin(const Object& object,
                                      Range range,
-                                     Relay& relay,
+                                     Delivery& delivery,
                                      const std::stop_token& stop) {
   if (object.url.empty()) {
     return Error{Code::kUnavailable,
@@ -162,10 +163,10 @@ Result<void> PeerSource::read_origin(const Object& object,
                              "it",
                              object.name)};
   }
-  Result<void> read = setup_.origin->read(object, relay.rest(), relay.sink(), stop);
+  Result<void> read = setup_.origin->read(object, delivery.rest(), delivery.sink(), stop);
   const bool whole = range.begin == 0 && range.end == object.bytes;
   if (!read && read.error().message == kIgnoresRanges && whole) {
-    read = setup_.origin->read(object, range, relay.sink(), stop);
+    read = setup_.origin->read(object, range, delivery.sink(), stop);
   }
   return read;
 }

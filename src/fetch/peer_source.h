@@ -49,14 +49,14 @@ class PeerSource final : public Source {
     int failures = 0;
     Instant not_before{};  ///< It is asked again.
   };
-  class Relay;
+  class Delivery;
 
   [[nodiscard]] std::optional<std::size_t> next_peer(const Object& object,
                                                      const std::set<std::size_t>& asked);
   void note(std::size_t peer, const Object& object, bool gave, const Result<void>& read);
   Result<void> read_origin(const Object& object,
                            Range range,
-                           Relay& relay,
+                           Delivery& delivery,
                            const std::stop_token& stop);
 
   const Setup setup_;
