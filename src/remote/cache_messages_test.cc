@@ -11,7 +11,7 @@ namespace heddle::remote {
 namespace {
 
 template <class T>
-std::string line_of(const T& value) {
+std::string json_of(const T& value) {
   std::string line;
   write_json_line(type_of<T>(), &value, line);
   return line;
@@ -32,7 +32,7 @@ TEST(CacheMessages, ComeBackAsTheyWere) {
   for (const ToCache& message : {list, ToCache(read_of(990, 10))}) {
     const Result<ToCache> read = decode_to_cache(encode(message));
     ASSERT_TRUE(read) << read.error().message;
-    EXPECT_EQ(line_of(*read), line_of(message));
+    EXPECT_EQ(json_of(*read), json_of(message));
   }
   const FromCache files =
       CachedFiles{.ask = AskId(1),
@@ -45,7 +45,7 @@ TEST(CacheMessages, ComeBackAsTheyWere) {
   for (const FromCache& message : {files, bytes, refusal}) {
     const Result<FromCache> read = decode_from_cache(encode(message));
     ASSERT_TRUE(read) << read.error().message;
-    EXPECT_EQ(line_of(*read), line_of(message));
+    EXPECT_EQ(json_of(*read), json_of(message));
   }
 }
 

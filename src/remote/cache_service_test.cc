@@ -16,7 +16,7 @@
 namespace heddle::remote {
 namespace {
 
-constexpr const char* kModel = "https://h/models/small";
+constexpr const char* kCached = "https://h/models/small";
 
 using Asker = TestCaller<FromCache>;
 
@@ -30,7 +30,7 @@ class CacheServiceTest : public ::testing::Test {
         net::self_of(cluster.issue(net::Role::kAgent, "h1")),
         {net::Role::kAgent},
         [this](auto taken, const net::Peer& peer) { service->take(std::move(taken), peer); });
-    object = cache.put(kModel, text);
+    object = cache.put(kCached, text);
   }
   Asker& asker() {
     if (!asker_) {
@@ -44,7 +44,7 @@ class CacheServiceTest : public ::testing::Test {
                                 std::uint64_t bytes,
                                 std::uint64_t ask = 1) const {
     return {.ask = AskId(ask),
-            .model = kModel,
+            .model = kCached,
             .file = object.name,
             .file_bytes = object.bytes,
             .identity = object.identity(),
@@ -54,7 +54,7 @@ class CacheServiceTest : public ::testing::Test {
   void say(const ToCache& message) { asker().say(message); }
   void run(const std::function<bool()>& done) { net::run_until(loop, done); }
   [[nodiscard]] bool held() const {
-    return !fetch::FileLock::now(fetch::use_of(store::url_folder(cache.places(), kModel)));
+    return !fetch::FileLock::now(fetch::use_of(store::url_folder(cache.places(), kCached)));
   }
 
   net::TestCluster cluster{};
@@ -72,7 +72,7 @@ class CacheServiceTest : public ::testing::Test {
 
 TEST_F(CacheServiceTest, GivesWhatIsThere) {
   make();
-  say(ListCached{.ask = AskId(7), .model = kModel});
+  say(ListCached{.ask = AskId(7), .model = kCached});
   const CachedFiles files = asker().next<CachedFiles>();
   EXPECT_EQ(files.ask, AskId(7));
   ASSERT_EQ(files.files.size(), 1U);

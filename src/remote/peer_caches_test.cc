@@ -20,7 +20,7 @@
 namespace heddle::remote {
 namespace {
 
-constexpr const char* kModel = "acme/small";
+constexpr const char* kAsked = "acme/small";
 
 class PeerCachesTest : public ::testing::Test {
  protected:
@@ -39,7 +39,7 @@ class PeerCachesTest : public ::testing::Test {
     for (std::size_t i = 0; i < text.size(); ++i) {
       text[i] = static_cast<char>((i * 2654435761U) >> 13U);
     }
-    object = cache.put(kModel, text);
+    object = cache.put(kAsked, text);
   }
   /// Real answers, from the cache.
   void serve() {
@@ -79,7 +79,7 @@ class PeerCachesTest : public ::testing::Test {
   Result<std::string> read(fetch::Peer& from, fetch::Range range) {
     std::string got;
     const Result<void> came = from.read(
-        kModel,
+        kAsked,
         object,
         range,
         [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
@@ -119,7 +119,7 @@ TEST_F(PeerCachesTest, ReadsWhatAnotherHostHas) {
   serve();
   beside([&] {
     EXPECT_EQ(peer()->name(), "h2");
-    const Result<fetch::Listing> listing = peer()->list(kModel, stop.get_token());
+    const Result<fetch::Listing> listing = peer()->list(kAsked, stop.get_token());
     ASSERT_TRUE(listing) << listing.error().message;
     ASSERT_EQ(listing->objects.size(), 1U);
     EXPECT_EQ(listing->objects[0].identity(), object.identity());
@@ -207,7 +207,7 @@ TEST_F(PeerCachesTest, AnswersThatCannotBeAreCorrupt) {
     return CachedFiles{.ask = std::get<ListCached>(wanted).ask, .files = {{.name = "../x"}}};
   });
   caller.reset();
-  beside([&] { EXPECT_EQ(peer()->list(kModel, stop.get_token()).error().code, Code::kCorrupt); });
+  beside([&] { EXPECT_EQ(peer()->list(kAsked, stop.get_token()).error().code, Code::kCorrupt); });
 }
 
 TEST_F(PeerCachesTest, AStopEndsTheWait) {
@@ -218,7 +218,7 @@ TEST_F(PeerCachesTest, AStopEndsTheWait) {
 
 TEST_F(PeerCachesTest, OneThatIsDistrustedIsNotAsked) {
   serve();
-  peer()->distrust(kModel);
+  peer()->distrust(kAsked);
   EXPECT_EQ(failure({0, 10}).code, Code::kFailedPrecondition);
   EXPECT_EQ(links, 0);
 }

@@ -64,8 +64,10 @@ TEST(Images, AreFetchedWhereNoFilesAre) {
   EXPECT_EQ(fetch_time(core.state, kA, kHere), 8s);
   EXPECT_EQ(fetch_time(core.state, kA, kThere), 4s);
   EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 8s) << "no sooner than fetched";
-  core.catalog.image({.model = kA, .bytes = kBytes, .host_cached = true, .host = kHere});
-  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U);
+  core.catalog.image({.model = kA, .bytes = kBytes - 1, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), kBytes);
+  core.catalog.image({.model = kA, .bytes = kBytes, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U) << "on a device";
   core.catalog.image({.model = kA, .bytes = 0, .host = kHere});
   EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U) << "out of memory, and on disk";
   EXPECT_EQ(to_fetch(core.model(kA), kThere), kBytes);
