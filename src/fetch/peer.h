@@ -29,8 +29,8 @@ class Peer {
                                           Range range,
                                           const Sink& sink,
                                           const std::stop_token& stop) = 0;
-  /// It gave bytes of the model that were wrong. From now on whether it is asked for that model
-  /// again is no question: list() and read() fail with kFailedPrecondition.
+  /// It gave wrong bytes of the model: from now on list() and read() of that model fail with
+  /// kFailedPrecondition, and it is not asked.
   virtual void distrust(const std::string& model) = 0;
 };
 

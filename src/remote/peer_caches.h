@@ -16,7 +16,7 @@ struct PeerCachesOptions {
   /// A host that owes answers and gives none for so long has its link ended.
   Duration silence = std::chrono::seconds(5);
   Duration idle = std::chrono::seconds(10);  ///< A link that nobody uses ends after so long.
-  net::ConnectorOptions connector{};
+  net::ConnectorOptions connector{.connecting = std::chrono::seconds(1)};
 };
 
 /// The caches of other hosts, for this host's fetches: one link to each host that is asked, made

@@ -1,8 +1,10 @@
 """Hosts of a cluster that take a model from each other's caches, and from its source where they cannot."""
 
+import os
 import subprocess
 
 import cluster
+import pytest
 import server as heddle
 from fetching import ADDER, environment, fake
 from test_fetch import right, wait_until
@@ -15,8 +17,8 @@ AWAY = "http://127.0.0.1:9"  # Where nobody listens.
 class Apart(cluster.Cluster):
     """Hosts with caches of their own."""
 
-    def __init__(self, home, hub, hosts=3, away=(), nic=""):
-        row = f"  adder: {{path: {NAME}, dtype: float32, min_residence: 0s, cold_start_hosts: 1}}\n"
+    def __init__(self, home, hub, hosts=3, away=(), nic="", name=NAME):
+        row = f"  adder: {{path: {name}, dtype: float32, min_residence: 0s, cold_start_hosts: 1}}\n"
         self.nic = nic
         super().__init__(hosts=hosts, models=[row], memory="8MiB")
         for node in self.nodes():
@@ -53,11 +55,12 @@ class Apart(cluster.Cluster):
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def weights_sent(hub):
-    """Bytes of weights that requests have asked the hub for."""
+def weights_sent(source):
+    """Bytes of weights that requests have asked a source for."""
     total = 0
-    with hub.network.lock:
-        for path, headers in hub.network.requests:
+    site = getattr(source, "network", source)
+    with site.lock:
+        for path, headers in site.requests:
             if "model.safetensors" in path:
                 first, last = (int(at) for at in headers["Range"].removeprefix("bytes=").split("-"))
                 total += min(last + 1, len(WEIGHTS)) - first
@@ -69,8 +72,10 @@ def counted(gateway, kind):
     return gateway.metrics().get(name, 0)
 
 
-def test_the_source_gives_the_weights_once(tmp_path):
-    with fake.Hub(ADDER) as hub, Apart(tmp_path, hub) as nodes:
+@pytest.mark.parametrize("kind", ["hub", "http"])
+def test_the_source_gives_the_weights_once(tmp_path, kind):
+    source = fake.Hub(ADDER) if kind == "hub" else fake.Site(ADDER)
+    with source as hub, Apart(tmp_path, hub, name=NAME if kind == "hub" else hub.url) as nodes:
         nodes.learnt({"h1", "h2", "h3"})
         assert right(nodes.gateway)
         first = nodes.holder()
@@ -87,7 +92,7 @@ def test_the_source_gives_the_weights_once(tmp_path):
         whys = [one["why"] for one in nodes.gateway.call("/api/decisions")[2]["decisions"]]
         assert any(f"from the caches of {first.name}" in why for why in whys)
         wait_until(lambda: counted(nodes.gateway, "peer") >= 2 * 0.7 * len(WEIGHTS))
-        assert counted(nodes.gateway, "hub") <= 1.3 * len(WEIGHTS)
+        assert counted(nodes.gateway, kind) <= 1.3 * len(WEIGHTS)
 
 
 def test_where_a_host_dies_the_rest_comes_from_the_source(tmp_path):
@@ -118,3 +123,23 @@ def test_a_host_learns_and_takes_a_model_whose_source_is_away(tmp_path):
         nodes.drain(first)
         assert right(nodes.gateway) and nodes.holder() is second
         second.await_line(r"fetched model=adder bytes=\d+ from=h1 ")
+
+
+def test_a_host_whose_bytes_are_wrong_is_not_asked_again(tmp_path):
+    with fake.Hub(ADDER) as hub, Apart(tmp_path, hub, hosts=2) as nodes:
+        nodes.learnt({"h1", "h2"})
+        assert right(nodes.gateway)
+        first = nodes.holder()
+        second = next(host for host in nodes.hosts if host is not first)
+        blobs = (tmp_path / first.name).rglob("blobs/*")
+        weights = next(path for path in blobs if path.stat().st_size == len(WEIGHTS))
+        with weights.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([WEIGHTS[-1] ^ 0xFF]))
+        sent = weights_sent(hub)
+        nodes.drain(first)
+        nodes.gateway.call("/models/load", {"model": "adder"})
+        second.await_line("came with the SHA-256")
+        wait_until(lambda: nodes.gateway.call("/models/load", {"model": "adder"})[0] == 200)
+        assert right(nodes.gateway)
+        assert weights_sent(hub) - sent >= 0.7 * len(WEIGHTS)
