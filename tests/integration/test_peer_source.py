@@ -56,14 +56,15 @@ class Apart(cluster.Cluster):
 
 
 def weights_sent(source):
-    """Bytes of weights that requests have asked a source for."""
+    """Bytes of weights that requests have asked a source for. Whether a file is there, a web server is asked by its first
+    byte."""
     total = 0
     site = getattr(source, "network", source)
     with site.lock:
         for path, headers in site.requests:
             if "model.safetensors" in path:
                 first, last = (int(at) for at in headers["Range"].removeprefix("bytes=").split("-"))
-                total += min(last + 1, len(WEIGHTS)) - first
+                total += min(last + 1, len(WEIGHTS)) - first if last > 0 else 0
     return total
 
 
