@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "history/load_book.h"
+#include "remote/cache_messages.h"
 #include "remote/edge_messages.h"
 #include "remote/front_news.h"
 #include "remote/known.h"
@@ -99,7 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 10) {
+  switch (data[0] % 12) {
     case 0:
       hear_manager(bytes);
       break;
@@ -128,6 +129,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 9:
       (void)read(bytes, remote::decode_from_edge);
+      break;
+    case 10:
+      (void)read(bytes, remote::decode_to_cache);
+      break;
+    case 11:
+      (void)read(bytes, remote::decode_from_cache);
       break;
     default:
       if (auto message = read(bytes, remote::decode_manager_to_gateway)) {

@@ -455,7 +455,8 @@ class Agent::Impl {
                       .name = model.name,
                       .source = model.source,
                       .early = command.early,
-                      .due_in = command.due_in});
+                      .due_in = command.due_in,
+                      .peers = std::move(command.peers)});
       return;
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});

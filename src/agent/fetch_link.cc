@@ -50,12 +50,17 @@ void FetchLink::wait(std::unique_lock<std::mutex>& lock,
       lock, stop, most, [this, before = changes_] { return changes_ != before; });
 }
 
-void FetchLink::turn(Member member, const std::stop_token& stop) {
+bool FetchLink::turn(Member member, const std::stop_token& stop, Duration most) {
   std::unique_lock lock(mutex_);
-  while (!stop.stop_requested() && !shares_.may_ask(member, steady_now())) {
+  const Instant began = steady_now();
+  for (Instant now = began; !shares_.may_ask(member, now); now = steady_now()) {
+    if (stop.stop_requested() || now - began >= most) {
+      return false;
+    }
     shares_.held(member);
     wait(lock, stop, kLookAgain);
   }
+  return true;
 }
 
 bool FetchLink::goes_before(const Waiting& a, const Waiting& b, Instant now) const {

@@ -18,6 +18,7 @@ namespace heddle::agent {
 class FetchLink {
  public:
   using Member = LinkShares::Member;
+  static constexpr Duration kForever = Duration::max();
 
   /// @param bytes_per_second  Of all together; 0: as fast as it goes.
   explicit FetchLink(std::uint64_t bytes_per_second)
@@ -30,8 +31,8 @@ class FetchLink {
   /// A fetch has ended.
   void leave(Member member);
 
-  /// Waits until it may ask for more, or until a stop.
-  void turn(Member member, const std::stop_token& stop);
+  /// Waits until it may ask for more, until a stop, or for so long at most. Whether it may.
+  bool turn(Member member, const std::stop_token& stop, Duration most = kForever);
   /// So many bytes have come: waits until the link has had time for them, or until a stop.
   void took(Member member, std::uint64_t bytes, const std::stop_token& stop);
 

@@ -1,5 +1,6 @@
 #include "agent/fetch_progress.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -32,17 +33,32 @@ void FetchProgress::took(std::uint64_t bytes, Instant now) {
   }
 }
 
+void FetchProgress::gave(const std::string& host, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  given_[host] += bytes;
+}
+
 core::FetchStatus FetchProgress::status(Instant now) const {
   const std::lock_guard lock(mutex_);
   const bool stands = now - window_began_ > 4 * kWindow;
+  std::uint64_t given = 0;
+  std::string from;
+  for (const auto& [host, bytes] : given_) {
+    given += bytes;
+    from += (from.empty() ? "" : " and ") + host;
+  }
+  if (fetched_bytes_ > given || from.empty()) {  // What was given has not been counted yet.
+    from += (from.empty() ? "" : " and ") + from_;
+  }
   return {.model = model_,
-          .from = from_,
+          .from = from,
           .kind = kind_,
           .active = true,
           .bytes = std::accumulate(there_.begin(), there_.end(), std::uint64_t{0}),
           .total_bytes = total_bytes_,
           .bytes_per_second = stands ? 0 : bytes_per_second_,
-          .fetched_bytes = fetched_bytes_};
+          .fetched_bytes = fetched_bytes_,
+          .peer_bytes = std::min(given, fetched_bytes_)};
 }
 
 void FetchProgress::waits() {
@@ -84,6 +100,10 @@ void FetchProgress::retries(const std::string& why, Duration wait) {
 void FetchProgress::streams() {
   log::warning("the source ignores ranges: files are read from their first byte on",
                {{"model", model_}, {"from", from_}});
+}
+
+void FetchProgress::peer_failed(const std::string& why) {
+  log::warning("a part of a model comes from elsewhere", {{"model", model_}, {"why", why}});
 }
 
 }  // namespace heddle::agent

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ class FetchProgress final : public fetch::PullWatch {
 
   /// So many bytes have come over the network.
   void took(std::uint64_t bytes, Instant now);
+  /// So many of these were given by another host's cache.
+  void gave(const std::string& host, std::uint64_t bytes);
   /// As it is now. `fetched_bytes` is of this fetch.
   [[nodiscard]] core::FetchStatus status(Instant now) const;
 
@@ -30,6 +33,7 @@ class FetchProgress final : public fetch::PullWatch {
   void came(std::size_t /*file*/) override {}
   void retries(const std::string& why, Duration wait) override;
   void streams() override;
+  void peer_failed(const std::string& why) override;
 
  private:
   const std::string model_;
@@ -40,8 +44,9 @@ class FetchProgress final : public fetch::PullWatch {
   std::vector<std::uint64_t> there_{};  ///< By file.
   std::uint64_t total_bytes_ = 0;
   std::uint64_t fetched_bytes_ = 0;
-  Instant window_began_{};          ///< Of measuring the rate,
-  std::uint64_t window_bytes_ = 0;  ///< and what has come in it.
+  std::map<std::string, std::uint64_t> given_{};  ///< By hosts that gave something.
+  Instant window_began_{};                        ///< Of measuring the rate,
+  std::uint64_t window_bytes_ = 0;                ///< and what has come in it.
   double bytes_per_second_ = 0;
 };
 

@@ -28,5 +28,21 @@ TEST(FetchProgress, SaysHowMuchOfAModelIsThereAndHowFastItComes) {
   EXPECT_DOUBLE_EQ(progress.status(Instant{20s}).bytes_per_second, 0) << "nothing comes";
 }
 
+TEST(FetchProgress, SaysWhoGivesTheModel) {
+  FetchProgress progress("adder", "s3://models/adder", "s3");
+  EXPECT_EQ(progress.status(Instant{1s}).from, "s3://models/adder");
+  progress.gave("h2", 100);
+  progress.took(100, Instant{1s});
+  EXPECT_EQ(progress.status(Instant{1s}).from, "h2");
+  EXPECT_EQ(progress.status(Instant{1s}).peer_bytes, 100U);
+  progress.gave("h3", 100);
+  progress.took(100, Instant{1s});
+  EXPECT_EQ(progress.status(Instant{1s}).from, "h2 and h3");
+  progress.took(50, Instant{1s});
+  EXPECT_EQ(progress.status(Instant{1s}).from, "h2 and h3 and s3://models/adder");
+  EXPECT_EQ(progress.status(Instant{1s}).peer_bytes, 200U);
+  EXPECT_EQ(progress.status(Instant{1s}).fetched_bytes, 250U);
+}
+
 }  // namespace
 }  // namespace heddle::agent

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "agent/counted_peer.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -45,6 +46,7 @@ std::string whole_name(const ImageFetcher::Job& job) {
 /// Of two fetches of one model: what is shown of both.
 core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) {
   status.fetched_bytes += other.fetched_bytes;
+  status.peer_bytes += other.peer_bytes;
   if (other.active) {
     status.bytes += other.bytes;
     status.total_bytes += other.total_bytes;
@@ -56,7 +58,9 @@ core::FetchStatus sum(core::FetchStatus status, const core::FetchStatus& other) 
 }  // namespace
 
 ImageFetcher::ImageFetcher(FetchSetup setup, Handlers handlers)
-    : setup_(std::move(setup)), handlers_(std::move(handlers)), link_(setup_.bytes_per_second) {}
+    : setup_(std::move(setup)),
+      handlers_(std::move(handlers)),
+      link_(setup_.link ? setup_.link : std::make_shared<FetchLink>(setup_.bytes_per_second)) {}
 
 ImageFetcher::~ImageFetcher() {
   for (const auto& [model, running] : running_) {
@@ -70,7 +74,7 @@ void ImageFetcher::start(Job job) {
   auto running = std::make_unique<Running>();
   running->progress =
       std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
-  running->member = link_.join(
+  running->member = link_->join(
       {.early = job.early,
        .due = job.due_in > Duration{} ? std::optional(steady_now() + job.due_in) : std::nullopt});
   running->job = std::move(job);
@@ -78,11 +82,11 @@ void ImageFetcher::start(Job job) {
   running_[model] = std::move(running);
   Result<Thread> thread = Thread::start({.name = "image fetcher"}, [this, &at] {
     const Result<void> ended = run(at);
-    link_.leave(at.member);
+    link_->leave(at.member);
     handlers_.on_ended(at.job.image.model, ended);
   });
   if (!thread) {
-    link_.leave(at.member);
+    link_->leave(at.member);
     handlers_.on_ended(model, thread.error());
     return;
   }
@@ -99,7 +103,7 @@ void ImageFetcher::cancel(ModelId model) {
 void ImageFetcher::prioritise(const std::string& source) {
   for (const auto& [model, running] : running_) {
     if (running->job.source == source) {
-      link_.prioritise(running->member);
+      link_->prioritise(running->member);
     }
   }
 }
@@ -128,6 +132,7 @@ std::vector<ModelId> ImageFetcher::forget(ModelId model) {
   last.active = false;
   last.bytes_per_second = 0;
   last.fetched_bytes += past.fetched_bytes;
+  last.peer_bytes += past.peer_bytes;
   past = std::move(last);
   running_.erase(found);
   return wrong;
@@ -159,6 +164,7 @@ Result<void> ImageFetcher::run(Running& running) const {
     log::info(std::string(what),
               {{"model", running.job.name},
                {"bytes", running.progress->status(steady_now()).fetched_bytes},
+               {"from", running.progress->status(steady_now()).from},
                {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()}});
   };
   if (there) {
@@ -193,13 +199,19 @@ Result<void> ImageFetcher::run(Running& running) const {
 fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   fetch::PullOptions options = setup_.pull;
   options.transfer.turn = [this, member = running.member](const std::stop_token& stop) {
-    link_.turn(member, stop);
+    link_->turn(member, stop);
   };
   options.transfer.took = [this, member = running.member, progress = running.progress](
                               std::uint64_t bytes, const std::stop_token& stop) {
     progress->took(bytes, steady_now());
-    link_.took(member, bytes, stop);
+    link_->took(member, bytes, stop);
   };
+  for (const core::GroupHost& host : running.job.peers) {
+    if (setup_.find_peer) {
+      options.peers.push_back(
+          std::make_shared<CountedPeer>(setup_.find_peer(host), running.progress));
+    }
+  }
   if (setup_.bytes_per_second > 0) {
     options.source.http.stall_bytes = 1;  // Slowness is wanted.
   }

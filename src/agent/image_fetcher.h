@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "core/messages.h"
 #include "core/serving.h"
 #include "fetch/live_model.h"
 #include "fetch/model_fetch.h"
@@ -27,6 +28,10 @@ namespace heddle::agent {
 struct FetchSetup {
   fetch::PullOptions pull{};
   std::uint64_t bytes_per_second = 0;  ///< Of all together; 0: as fast as it goes.
+  /// The host's link, of that rate, where others share it; null: nobody does.
+  std::shared_ptr<FetchLink> link{};
+  /// The cache of another host. Any thread. Empty: there is none.
+  std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)> find_peer{};
 };
 
 /// Fetches models over a network into the cache, and reads their weights into pages of the arena
@@ -41,6 +46,7 @@ class ImageFetcher {
     std::string source{};  ///< As fetch::pull() takes it.
     bool early = false;    ///< No request waits for it.
     Duration due_in{};     ///< Until the first token that waits is to be there; 0: none waits.
+    std::vector<core::GroupHost> peers{};  ///< Hosts that may have it in their caches.
   };
   struct Handlers {
     std::function<void(ModelId, std::uint64_t bytes)> on_progress{};
@@ -95,7 +101,7 @@ class ImageFetcher {
 
   FetchSetup setup_;
   Handlers handlers_;
-  mutable FetchLink link_;
+  const std::shared_ptr<FetchLink> link_;
   mutable fetch::LiveModels models_{};
   std::map<std::string, std::set<ModelId>> unproven_{};  ///< By source.
   std::map<std::string, core::FetchStatus> past_{};      ///< By name: of jobs that were forgotten.

@@ -14,6 +14,7 @@
 #include "base/test_places.h"
 #include "fetch/model_cache.h"
 #include "fetch/outline.h"
+#include "fetch/test_peer.h"
 #include "fetch/test_pull.h"
 #include "store/file.h"
 #include "store/read_order.h"
@@ -62,7 +63,7 @@ class ImageFetcherTest : public fetch::TestPull {
   Result<void> run(ImageFetcher::Job job) {
     std::promise<Result<void>> ended;
     ImageFetcher fetcher(
-        {.pull = options},
+        {.pull = options, .find_peer = find_peer_},
         {.on_progress = [](ModelId, std::uint64_t) {},
          .on_ended = [&](ModelId, Result<void> result) { ended.set_value(result); },
          .on_changed = [&](const std::string& source) { changed_ = source; }});
@@ -105,7 +106,35 @@ class ImageFetcherTest : public fetch::TestPull {
   std::vector<std::byte> memory_{};
   std::string changed_{};
   std::vector<core::FetchStatus> statuses_{};
+  std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)> find_peer_{};
 };
+
+TEST_F(ImageFetcherTest, FetchesFromAnotherHostsCache) {
+  const auto peer = std::make_shared<fetch::TestPeer>("h2");
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    peer->contents[file] = *store::read_text(source() / file, 1U << 24U);
+  }
+  find_peer_ = [&](const core::GroupHost& host) {
+    EXPECT_EQ(host.name, "h2");
+    return peer;
+  };
+  options.transfer = {.connections = 1};
+  ImageFetcher::Job wanted = job();
+  wanted.peers = {{.name = "h2"}};
+  const std::size_t before = server_->heard().size();
+  const Result<void> ran = run(std::move(wanted));
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(memory_, expected());
+  for (std::size_t i = before; i < server_->heard().size(); ++i) {
+    const std::string head = server_->heard()[i];
+    EXPECT_TRUE(head.find("GET /golden/model.safetensors") == std::string::npos ||
+                head.find("Range: bytes=0-0\r") != std::string::npos)
+        << "it is asked whether there is one, and no more: " << head;
+  }
+  ASSERT_EQ(statuses_.size(), 1U);
+  EXPECT_GT(statuses_[0].peer_bytes, 0U);
+  EXPECT_THAT(statuses_[0].from, testing::StartsWith("h2"));
+}
 
 TEST_F(ImageFetcherTest, FillsPagesWithWhatItFetches) {
   const Result<void> done = run();

@@ -212,8 +212,9 @@ struct DisconnectGuests {
 struct StartRead {
   ModelId model{};
   std::vector<PageId> pages{};
-  bool early = false;  ///< As LoadOn has it,
-  Duration due_in{};   ///< likewise.
+  bool early = false;              ///< As LoadOn has it,
+  Duration due_in{};               ///< likewise,
+  std::vector<GroupHost> peers{};  ///< likewise.
 };
 /// Make the reader of this model stop; ReadEnded follows, as it does in any case.
 struct CancelRead {

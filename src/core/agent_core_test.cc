@@ -538,8 +538,10 @@ TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
                                          .model = kA,
                                          .basis = {.epoch = kEpoch},
                                          .early = true,
-                                         .due_in = std::chrono::seconds(3)});
+                                         .due_in = std::chrono::seconds(3),
+                                         .peers = {{.id = HostId(4), .name = "h4"}}});
   ASSERT_NE(find<StartRead>(fetched), nullptr);
+  EXPECT_EQ(find<StartRead>(fetched)->peers.at(0).name, "h4");
   EXPECT_TRUE(find<StartRead>(fetched)->early);
   EXPECT_EQ(find<StartRead>(fetched)->due_in, std::chrono::seconds(3));
   const auto read = bench.load(kB);

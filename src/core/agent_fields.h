@@ -132,6 +132,7 @@ inline void fields(Fields& v, StartRead& x) {
   v(2, "pages", x.pages);
   v(3, "early", x.early);
   v(4, "due_in", x.due_in, kCount);
+  v(5, "peers", x.peers);
 }
 
 inline void fields(Fields& v, CancelRead& x) {

@@ -69,8 +69,11 @@ Image* AgentCore::Impl::create_image(const AgentModel& model, const LoadOn& load
   if (model.fetched) {
     image.read = ReadState::kReading;
     fetching_.insert(model.id);
-    commands_->push_back(StartRead{
-        .model = model.id, .pages = image.pages, .early = load.early, .due_in = load.due_in});
+    commands_->push_back(StartRead{.model = model.id,
+                                   .pages = image.pages,
+                                   .early = load.early,
+                                   .due_in = load.due_in,
+                                   .peers = load.peers});
   } else {
     reads_.push_back(model.id);
     start_reader();

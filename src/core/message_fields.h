@@ -169,6 +169,7 @@ inline void fields(Fields& v, LoadOn& x) {
   v(3, "basis", x.basis);
   v(4, "early", x.early);
   v(5, "due_in", x.due_in, kCount);
+  v(6, "peers", x.peers);
 }
 
 inline void fields(Fields& v, EvictFrom& x) {

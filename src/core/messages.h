@@ -36,6 +36,15 @@ struct Basis {
 
 // ---- From the manager to an agent ----
 
+/// Where the agent of a host listens.
+struct GroupHost {
+  HostId id{};
+  std::string name{};  ///< As its certificate has it.
+  std::string address{};
+  std::uint16_t port = 0;
+  friend bool operator==(const GroupHost&, const GroupHost&) = default;
+};
+
 /// Make `model` resident on `device`: find or read its image, then have the worker load it.
 struct LoadOn {
   DeviceId device{};
@@ -45,6 +54,9 @@ struct LoadOn {
   /// Of a model that the host fetches: until the first token that waits for it is due, 1 ns where
   /// it is late; 0: none is.
   Duration due_in{};
+  /// Likewise: hosts that have its files, from whose caches they may come; the best first. The core
+  /// says which, the rest is put in by who knows where they are.
+  std::vector<GroupHost> peers{};
   friend bool operator==(const LoadOn&, const LoadOn&) = default;
 };
 
@@ -80,15 +92,6 @@ struct GroupId {
   std::uint64_t term = 0;  ///< Of the manager that has it formed; 0: it is the only one.
   std::uint64_t number = 0;
   friend auto operator<=>(const GroupId&, const GroupId&) = default;
-};
-
-/// Where the agent of a host listens.
-struct GroupHost {
-  HostId id{};
-  std::string name{};  ///< As its certificate has it.
-  std::string address{};
-  std::uint16_t port = 0;
-  friend bool operator==(const GroupHost&, const GroupHost&) = default;
 };
 
 /// All shards are in place: from now on these workers, in order of rank, run the model in lockstep.

@@ -235,6 +235,9 @@ struct NotedDecision {
   std::string why{};
 };
 
+/// In place of FetchStatus::kind, in metrics, of what came from other hosts' caches.
+inline constexpr std::string_view kPeerSource = "peer";
+
 /// What a host fetches of a model, or has fetched since it started.
 struct FetchStatus {
   std::string model{};
@@ -245,6 +248,7 @@ struct FetchStatus {
   std::uint64_t total_bytes = 0;    ///< Of these files.
   double bytes_per_second = 0;      ///< Of late.
   std::uint64_t fetched_bytes = 0;  ///< All that has come over the network.
+  std::uint64_t peer_bytes = 0;     ///< Of these, what came from other hosts' caches.
   friend bool operator==(const FetchStatus&, const FetchStatus&) = default;
 };
 

@@ -87,6 +87,13 @@ void Watchers::streams() {
   }
 }
 
+void Watchers::peer_failed(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (PullWatch* watch : watches_) {
+    watch->peer_failed(why);
+  }
+}
+
 // ---- LiveModel ----
 
 LiveModel::LiveModel(const LiveFetchSetup& setup, SourceName name, const std::stop_token& stop)

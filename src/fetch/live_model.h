@@ -48,6 +48,7 @@ class Watchers final : public PullWatch {
   void came(std::size_t file) override;
   void retries(const std::string& why, Duration wait) override;
   void streams() override;
+  void peer_failed(const std::string& why) override;
 
  private:
   std::mutex mutex_{};

@@ -5,12 +5,17 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "fetch/disk.h"
+#include "fetch/peer_source.h"
 #include "fetch/url.h"
 
 namespace heddle::fetch {
 namespace {
+
+/// How often a source is asked what there is, where peers may say it as well.
+constexpr int kTriesBesidePeers = 2;
 
 Result<void> check_disk(std::string_view model,
                         std::uint64_t needed,
@@ -52,18 +57,43 @@ Result<void> ModelFetch::open() {
   return list();
 }
 
-/// Asks the source what there is, and chooses.
-Result<void> ModelFetch::list() {
+Result<void> ModelFetch::open_source() {
   SourceOptions how = options_.source;
   how.retry.on_wait = [this](const std::string& why, Duration wait) {
     const std::lock_guard lock(watch_mutex_);
     watch_.retries(why, wait);
   };
-  Result<std::unique_ptr<Source>> source = open_source(name_, options_.environment, how);
-  if (!source) {
-    return source.error();
+  Result<std::unique_ptr<Source>> origin = fetch::open_source(name_, options_.environment, how);
+  if (!origin) {
+    return origin.error();
   }
-  source_ = std::move(source).value();
+  if (options_.peers.empty()) {
+    source_ = std::move(origin).value();
+    return {};
+  }
+  how.retry.tries = std::min(how.retry.tries, kTriesBesidePeers);
+  Result<std::unique_ptr<Source>> lister = fetch::open_source(name_, options_.environment, how);
+  if (!lister) {
+    return lister.error();
+  }
+  source_ =
+      std::make_unique<PeerSource>(PeerSource::Setup{.model = name_.text,
+                                                     .origin = std::move(origin).value(),
+                                                     .lister = std::move(lister).value(),
+                                                     .peers = options_.peers,
+                                                     .now = steady_now,
+                                                     .on_failure = [this](const std::string& why) {
+                                                       const std::lock_guard lock(watch_mutex_);
+                                                       watch_.peer_failed(why);
+                                                     }});
+  return {};
+}
+
+/// Asks the source what there is, and chooses.
+Result<void> ModelFetch::list() {
+  if (Result<void> opened = open_source(); !opened) {
+    return opened;
+  }
   Result<Listing> listing = source_->list(stop_);
   if (!listing) {
     return listing.error();

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "fetch/model_cache.h"
 #include "fetch/object.h"
+#include "fetch/peer.h"
 #include "fetch/source.h"
 #include "fetch/source_name.h"
 #include "fetch/transfer.h"
@@ -30,6 +31,8 @@ struct PullOptions {
   SourceOptions source{};
   TransferOptions transfer{};
   std::uint64_t budget = 0;  ///< Of heddle's own cache, in bytes; 0: none.
+  /// Hosts that may have the model in their caches, the best first.
+  std::vector<std::shared_ptr<Peer>> peers{};
 };
 
 /// Hears how a model is fetched. Called by the threads of that, one at a time.
@@ -53,6 +56,8 @@ class PullWatch {
   virtual void retries(const std::string& why, Duration wait) = 0;
   /// A server ignores ranges: files are read from their first byte on.
   virtual void streams() {}
+  /// A host that may have the model does not give what it was asked for.
+  virtual void peer_failed(const std::string& /*why*/) {}
 };
 
 /// Bytes that jobs will take of the disk beyond what they have of it.
@@ -94,6 +99,7 @@ class ModelFetch {
   void tell_begin(std::span<const Job> jobs) { watch_.begins(jobs, choice_.left_out); }
 
  private:
+  [[nodiscard]] Result<void> open_source();
   [[nodiscard]] Result<void> list();
   [[nodiscard]] Result<std::string> read_small(const Object& object);
 

@@ -34,6 +34,9 @@ class Source {
                                           Range range,
                                           const Sink& sink,
                                           const std::stop_token& stop) = 0;
+
+  /// All of an object has come, and is another content than it should be.
+  virtual void spoilt(const Object& /*object*/) {}
 };
 
 /// How sources are asked.

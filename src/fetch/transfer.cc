@@ -51,14 +51,21 @@ class Fetchers {
       if (!work) {
         continue;
       }
-      incoming_.done(
-          order_,
-          *work,
-          work->kind == Work::Kind::kFinish ? incoming_.finish(*work, stop) : fetch(*work, stop));
+      incoming_.done(order_,
+                     *work,
+                     work->kind == Work::Kind::kFinish ? finish(*work, stop) : fetch(*work, stop));
       if (incoming_.failure(order_)) {
         stop_.request_stop();
       }
     }
+  }
+
+  Result<void> finish(const Work& work, const std::stop_token& stop) {
+    Result<void> finished = incoming_.finish(work, stop);
+    if (!finished && finished.error().code == Code::kCorrupt) {
+      source_.spoilt(incoming_.jobs()[work.job].object);
+    }
+    return finished;
   }
 
   Result<void> fetch(const Work& work, const std::stop_token& stop) {

@@ -181,10 +181,15 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
 void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
   const Labels labels{{"model_name", model.name}};
   if (model.fetch) {
-    count_up_to("heddle_fetch_bytes_total",
-                "Bytes of models that have come over the network.",
-                {{"model", model.name}, {"source_kind", model.fetch->kind}},
-                model.fetch->fetched_bytes);
+    const core::FetchStatus& fetch = *model.fetch;
+    for (const auto& [kind, bytes] :
+         {std::pair(fetch.kind, fetch.fetched_bytes - fetch.peer_bytes),
+          std::pair(std::string(core::kPeerSource), fetch.peer_bytes)}) {
+      count_up_to("heddle_fetch_bytes_total",
+                  "Bytes of models that have come over the network.",
+                  {{"model", model.name}, {"source_kind", kind}},
+                  bytes);
+    }
   }
   for (std::size_t i = 0; i < core::kLoadReasons; ++i) {
     const auto reason = static_cast<core::LoadReason>(i);

@@ -66,7 +66,11 @@ Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
     return setup.error();
   }
   setup->agent.incarnation = identity.incarnation;
-  setup->agent.fetch = {.pull = fetch_options(config), .bytes_per_second = config.host.nic};
+  setup->agent.fetch = {.pull = fetch_options(config),
+                        .bytes_per_second = config.host.nic,
+                        .link = handlers.link,
+                        .find_peer = handlers.find_peer};
+  auto find_peer = handlers.find_peer;
   const auto changed = std::make_shared<std::function<void(const std::string&)>>();
   handlers.on_changed = [changed](const std::string& source) {
     if (*changed) {
@@ -82,6 +86,7 @@ Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
   }
   std::unique_ptr<ConfiguredHost> self(new ConfiguredHost(
       executor, std::move(config), std::move(identity), geometry, std::move(*host)));
+  self->find_peer_ = std::move(find_peer);
   *changed = [raw = self.get()](const std::string& source) {
     if (raw->outlines_) {
       raw->outlines_->ask_again(source);
@@ -182,8 +187,29 @@ void ConfiguredHost::ask_sources() {
                       });
   }
   if (outlines_) {
+    tell_holders();
     outlines_->want(sources);
   }
+}
+
+void ConfiguredHost::set_holders(const std::vector<Holder>& holders) {
+  holders_ = holders;
+  tell_holders();
+}
+
+/// Which hosts can be asked where a source is away.
+void ConfiguredHost::tell_holders() {
+  if (!outlines_ || !find_peer_) {
+    return;
+  }
+  std::map<std::string, std::vector<core::GroupHost>> hosts;
+  for (const OpenedModel& model : opened_) {
+    const auto holder = std::ranges::find(holders_, model.config.id, &Holder::model);
+    if (!model.source.empty() && holder != holders_.end()) {
+      hosts[model.source] = holder->hosts;
+    }
+  }
+  outlines_->set_peers(hosts, find_peer_);
 }
 
 void ConfiguredHost::tell_files() {

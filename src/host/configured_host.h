@@ -67,6 +67,7 @@ class ConfiguredHost final : public LocalHostPort {
   void hear_edges(const agent::EdgeNews& news);
   /// Of what open() has found last.
   void set_models(const std::vector<Assignment>& models) override;
+  void set_holders(const std::vector<Holder>& holders) override;
   void carry_out(const HostOrder& order) override;
   void forget_orders() override;
   [[nodiscard]] core::ModelsByDevice models() const override;
@@ -93,6 +94,7 @@ class ConfiguredHost final : public LocalHostPort {
   [[nodiscard]] std::vector<Offer> keep(const config::Config& config,
                                         std::vector<OpenedModel> opened);
   void ask_sources();
+  void tell_holders();
   void hold_models();
   void tell_files();
   void learnt(const std::string& source, const Result<fetch::Outline>& outline);
@@ -106,6 +108,8 @@ class ConfiguredHost final : public LocalHostPort {
   std::vector<OpenedModel> opened_{};
   std::uint64_t opened_times_ = 0;  ///< Raised with each configuration.
   std::function<void(std::vector<Offer>)> on_offers_{};
+  std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)> find_peer_{};
+  std::vector<Holder> holders_{};
   std::shared_ptr<ModelFiles> files_ = std::make_shared<ModelFiles>();
   std::map<std::string, std::shared_ptr<void>> held_{};  ///< In the cache, by their sources.
   std::unique_ptr<Host> host_;

@@ -41,6 +41,9 @@ struct HostModels {
 struct HostHandlers {
   /// As agent::Agent::Handlers has it.
   agent::EdgePort* edges = nullptr;
+  /// As agent::FetchSetup has these. May be empty.
+  std::shared_ptr<agent::FetchLink> link{};
+  std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)> find_peer{};
   /// For the manager's core.
   std::function<void(core::ManagerEvent)> on_event{};
   /// Tokens of one step of a worker's life, for the owner of the records.

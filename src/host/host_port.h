@@ -44,6 +44,10 @@ class HostPort {
   [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
   /// Where its agent can be reached; nothing where there are no other hosts.
   [[nodiscard]] virtual std::optional<core::GroupHost> address() const { return std::nullopt; }
+  /// Whether other hosts may ask for what its caches have.
+  [[nodiscard]] virtual bool shares_cache() const { return false; }
+  /// From whose caches it can learn what models are, and fetch them, where their sources are away.
+  virtual void set_holders(const std::vector<Holder>& /*holders*/) {}
   /// Where a configured engine listens when it runs.
   [[nodiscard]] virtual std::optional<HttpAddress> engine_address(ModelId model) const = 0;
 };

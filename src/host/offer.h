@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/manager/events.h"
+#include "core/messages.h"
 #include "policy/admission.h"
 
 namespace heddle::host {
@@ -72,6 +73,13 @@ struct Assignment {
   /// for ever.
   std::vector<ModelId> ids{};
   friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+/// Which hosts may have the files of a model.
+struct Holder {
+  std::string model{};                   ///< Its name.
+  std::vector<core::GroupHost> hosts{};  ///< The best first.
+  friend bool operator==(const Holder&, const Holder&) = default;
 };
 
 /// What a host is.

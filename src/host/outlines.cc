@@ -74,6 +74,22 @@ void Outlines::want(const std::set<std::string>& sources) {
   }
 }
 
+void Outlines::set_peers(const Hosts& hosts, const FindPeer& find) {
+  const Hosts before = std::exchange(hosts_, hosts);
+  peers_.clear();
+  for (const auto& [source, holders] : hosts_) {
+    for (const core::GroupHost& host : holders) {
+      peers_[source].push_back(find(host));
+    }
+    const auto asked = asked_.find(source);
+    const auto known = before.find(source);
+    if (asked != asked_.end() && (known == before.end() || known->second != holders) &&
+        (asked->second->failures > 0 || asked->second->running)) {
+      ask_again(source);
+    }
+  }
+}
+
 void Outlines::ask_again(const std::string& source) {
   const auto found = asked_.find(source);
   if (found == asked_.end()) {
@@ -90,9 +106,13 @@ void Outlines::ask(const std::string& source) {
   Asked& asked = *asked_.at(source);
   asked.running = true;
   asked.again.cancel();
+  fetch::PullOptions options = options_;
+  if (const auto peers = peers_.find(source); peers != peers_.end()) {
+    options.peers = peers->second;
+  }
   asio::post(threads_,
              [source,
-              options = options_,
+              options = std::move(options),
               stop = stop_.get_token(),
               executor = executor_,
               alive = std::weak_ptr(alive_)] {

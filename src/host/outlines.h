@@ -6,6 +6,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "core/messages.h"
 #include "fetch/model_fetch.h"
 #include "fetch/outline.h"
 
@@ -35,6 +37,11 @@ class Outlines {
 
   /// The sources to ask from now on. One that has answered is not asked again.
   void want(const std::set<std::string>& sources);
+  using Hosts = std::map<std::string, std::vector<core::GroupHost>>;
+  using FindPeer = std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)>;
+  /// Hosts, by source, that may have a model whose source is away. A source that has failed is
+  /// asked again where they are others now.
+  void set_peers(const Hosts& hosts, const FindPeer& find);
   /// It may say something else than it did.
   void ask_again(const std::string& source);
 
@@ -54,6 +61,8 @@ class Outlines {
   fetch::PullOptions options_;
   Learnt on_learnt_;
   std::stop_source stop_{};
+  Hosts hosts_{};
+  std::map<std::string, std::vector<std::shared_ptr<fetch::Peer>>> peers_{};
   std::map<std::string, std::unique_ptr<Asked>> asked_{};
   std::shared_ptr<Outlines*> alive_ = std::make_shared<Outlines*>(this);
   boost::asio::thread_pool threads_;  ///< Ends before the rest.

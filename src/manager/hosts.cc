@@ -6,6 +6,12 @@
 #include "ledger/pool_sum.h"
 
 namespace heddle::manager {
+namespace {
+
+/// Hosts that may be asked for one model, one after the other.
+constexpr std::size_t kHoldersMost = 8;
+
+}  // namespace
 
 void Hosts::add(HostId id, host::HostPort& port, host::HostFacts facts) {
   Entry& entry = hosts_[id];
@@ -98,6 +104,26 @@ std::map<HostId, host::Offer> Hosts::offers_of(const std::string& model) const {
   return all;
 }
 
+std::optional<core::GroupHost> Hosts::sharing(HostId id) const {
+  const host::HostPort* there = port(id);
+  return there != nullptr && there->shares_cache() ? there->address() : std::nullopt;
+}
+
+host::Holder Hosts::holder(const std::string& model,
+                           const std::map<HostId, host::Offer>& offers) const {
+  host::Holder holder{.model = model};
+  for (const bool fetched : {false, true}) {
+    for (const auto& [id, offer] : offers) {
+      const bool has = !offer.failure && !offer.digest.empty() && offer.fetched == fetched;
+      std::optional<core::GroupHost> there = has ? sharing(id) : std::nullopt;
+      if (there && holder.hosts.size() < kHoldersMost) {
+        holder.hosts.push_back(std::move(*there));
+      }
+    }
+  }
+  return holder;
+}
+
 void Hosts::describe(std::vector<core::DeviceStatus>& devices) const {
   for (core::DeviceStatus& device : devices) {
     if (const host::HostPort* there = port(host_of(device.id))) {
@@ -136,6 +162,7 @@ std::map<std::string, core::FetchStatus> Hosts::fetches() const {
     for (const core::FetchStatus& one : entry.port->fetches()) {
       core::FetchStatus& sum = all[one.model];
       const std::uint64_t fetched = sum.fetched_bytes + one.fetched_bytes;
+      const std::uint64_t given = sum.peer_bytes + one.peer_bytes;
       if (sum.active && one.active) {
         sum.bytes += one.bytes;
         sum.total_bytes += one.total_bytes;
@@ -144,6 +171,7 @@ std::map<std::string, core::FetchStatus> Hosts::fetches() const {
         sum = one;
       }
       sum.fetched_bytes = fetched;
+      sum.peer_bytes = given;
     }
   }
   return all;

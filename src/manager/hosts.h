@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ class Hosts {
   [[nodiscard]] core::GuestPeers guest_peers() const;
   /// What each host last said that it can do about the model of this name.
   [[nodiscard]] std::map<HostId, host::Offer> offers_of(const std::string& model) const;
+
+  // ---- Hosts that give others what their caches have ----
+
+  /// Where such a host is; nothing for another.
+  [[nodiscard]] std::optional<core::GroupHost> sharing(HostId id) const;
+  /// Which such hosts may have the files of a model that these offer; those first that had them
+  /// when they opened it.
+  [[nodiscard]] host::Holder holder(const std::string& model,
+                                    const std::map<HostId, host::Offer>& offers) const;
 
   // ---- What there is to see ----
 

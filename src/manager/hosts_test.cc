@@ -30,12 +30,18 @@ class FakeHost final : public host::HostPort {
              .active = engine_ == ModelId(3),
              .bytes = 10,
              .total_bytes = 40,
-             .fetched_bytes = 10}};
+             .fetched_bytes = 10,
+             .peer_bytes = 4}};
   }
+  [[nodiscard]] std::optional<core::GroupHost> address() const override { return where; }
+  [[nodiscard]] bool shares_cache() const override { return shares; }
   [[nodiscard]] std::vector<std::string> troubles() const override { return {"it is warm"}; }
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId /*model*/) const override {
     return std::nullopt;
   }
+
+  std::optional<core::GroupHost> where{};
+  bool shares = false;
 
  private:
   ModelId engine_;
@@ -69,6 +75,7 @@ TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
   EXPECT_TRUE(fetch.active) << "on one of them";
   EXPECT_EQ(fetch.bytes, 10U);
   EXPECT_EQ(fetch.fetched_bytes, 20U) << "on both";
+  EXPECT_EQ(fetch.peer_bytes, 8U);
   EXPECT_EQ(hosts.troubles(), (std::vector<std::string>{"it is warm", "host h2: it is warm"}));
   std::vector<core::DeviceStatus> devices = {{.id = device_id(kOne, 0)},
                                              {.id = device_id(HostId(5), 0)}};
@@ -99,6 +106,31 @@ TEST(Hosts, OffersAreKeptByModelAndHost) {
   EXPECT_EQ(hosts.offers_of("a").at(kOne).digest, "x");
   hosts.offered(kOne, {{.name = "b"}});
   EXPECT_TRUE(hosts.offers_of("a").empty());
+}
+
+TEST(Hosts, ThoseThatShareTheirCachesHoldWhatTheyOffer) {
+  FakeHost one(ModelId(1));
+  FakeHost two(ModelId(1));
+  FakeHost silent(ModelId(1));
+  Hosts hosts;
+  hosts.add(kOne, one, {});
+  hosts.add(kTwo, two, {});
+  hosts.add(HostId(3), silent, {});
+  for (FakeHost* host : {&one, &two}) {
+    host->shares = true;
+    host->where = core::GroupHost{.id = host == &one ? kOne : kTwo, .name = "h"};
+  }
+  silent.where = core::GroupHost{.id = HostId(3)};
+  EXPECT_EQ(hosts.sharing(kOne), one.where);
+  EXPECT_EQ(hosts.sharing(HostId(3)), std::nullopt);
+  EXPECT_EQ(hosts.sharing(HostId(9)), std::nullopt);
+  hosts.offered(kOne, {{.name = "a", .digest = "x", .fetched = true}, {.name = "engine"}});
+  hosts.offered(kTwo, {{.name = "a", .digest = "x"}, {.name = "engine"}});
+  hosts.offered(HostId(3), {{.name = "a", .digest = "x"}});
+  const host::Holder holder = hosts.holder("a", hosts.offers_of("a"));
+  EXPECT_EQ(holder.model, "a");
+  EXPECT_EQ(holder.hosts, (std::vector{*two.where, *one.where})) << "who had it first";
+  EXPECT_TRUE(hosts.holder("engine", hosts.offers_of("engine")).hosts.empty());
 }
 
 }  // namespace

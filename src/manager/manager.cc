@@ -30,6 +30,15 @@ namespace {
 /// Windows of a model that the core is told of at once; judging so many takes about a millisecond.
 constexpr std::size_t kSlice = 128;
 
+/// Of what hosts have, what one of them may ask the others for.
+std::vector<host::Holder> holders_beside(HostId host, std::vector<host::Holder> holders) {
+  for (host::Holder& holder : holders) {
+    std::erase_if(holder.hosts, [host](const core::GroupHost& each) { return each.id == host; });
+  }
+  std::erase_if(holders, [](const host::Holder& holder) { return holder.hosts.empty(); });
+  return holders;
+}
+
 }  // namespace
 
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
@@ -245,12 +254,15 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   /// decides about.
   void take_over() {
     std::vector<ConfiguredModel> models;
+    std::vector<host::Holder> holders;
     for (const config::ModelConfig& model : config_.models) {
       models.push_back({.config = model, .offers = hosts_.offers_of(model.id)});
+      holders.push_back(hosts_.holder(model.id, models.back().offers));
     }
     registry_.assign(std::move(models), hosts_.facts());
     for (const HostId host : hosts_.ids()) {
       hosts_.port(host)->set_models(assignments(registry_.models(), host));
+      hosts_.port(host)->set_holders(holders_beside(host, holders));
     }
     for (const auto& [id, front] : fronts_) {
       front->set_models(served_models(registry_.models()));
@@ -329,9 +341,16 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       host->carry_out(order);
     }
   }
-  void execute(const core::LoadOn& command) {
+  void execute(core::LoadOn& command) {
     switches_.ordered(
         command.device, command.model, steady_now(), core_.waits_since(command.model));
+    std::vector<core::GroupHost> peers;
+    for (const core::GroupHost& peer : command.peers) {
+      if (std::optional<core::GroupHost> there = hosts_.sharing(peer.id)) {
+        peers.push_back(std::move(*there));
+      }
+    }
+    command.peers = std::move(peers);
     order(command.device, command);
   }
   void execute(const core::EvictFrom& command) { order(command.device, command); }

@@ -9,8 +9,10 @@ namespace heddle::manager {
 
 namespace {
 
-/// Whether no host that has told of it before has another one now.
+/// Whether no host that has told of it before has another one now. One that could not say what it
+/// is had none, where another host could.
 bool same_offers(const ConfiguredModel& before, const ConfiguredModel& now) {
+  const bool known = before.offer() != nullptr;
   return std::ranges::all_of(before.offers, [&](const auto& entry) {
     const auto found = now.offers.find(entry.first);
     if (found == now.offers.end()) {
@@ -18,8 +20,10 @@ bool same_offers(const ConfiguredModel& before, const ConfiguredModel& now) {
     }
     const host::Offer& was = entry.second;
     const host::Offer& is = found->second;
-    return was.digest == is.digest && was.written == is.written &&
-           was.ranks.size() == is.ranks.size() && was.failure.has_value() == is.failure.has_value();
+    const bool alike = was.digest == is.digest && was.written == is.written &&
+                       was.ranks.size() == is.ranks.size() &&
+                       was.failure.has_value() == is.failure.has_value();
+    return alike || (known && was.failure && !is.failure);
   });
 }
 

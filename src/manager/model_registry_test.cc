@@ -131,6 +131,20 @@ TEST(ModelRegistry, AHostThatComesLaterChangesNoIds) {
   EXPECT_TRUE(registry.models()[0].served_by(kOther));
 }
 
+TEST(ModelRegistry, AHostThatCanOpenItAtLastChangesNoIds) {
+  ModelRegistry registry;
+  ConfiguredModel one = model("a");
+  one.offers[kOther] = {.name = "a", .failure = Error{Code::kUnavailable, "its source is away"}};
+  registry.assign({one});
+  const ModelId before = registry.models()[0].id;
+  one.offers[kOther] = one.offers[kHost];
+  registry.assign({one});
+  EXPECT_EQ(registry.models()[0].id, before);
+  one.offers[kOther].written = 1;
+  registry.assign({one});
+  EXPECT_GT(registry.models()[0].id, before);
+}
+
 TEST(ModelRegistry, WhatIsServedStaysWhereAHostBringsAnotherModelOfTheName) {
   ModelRegistry registry;
   ConfiguredModel late = model("a");

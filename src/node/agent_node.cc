@@ -13,8 +13,10 @@
 #include "host/configured_host.h"
 #include "manager/loop_lag.h"
 #include "net/listener.h"
+#include "remote/cache_service.h"
 #include "remote/engine_service.h"
 #include "remote/host_service.h"
+#include "remote/peer_caches.h"
 #include "remote/pipe_edges.h"
 #include "store/text_files.h"
 
@@ -41,6 +43,9 @@ class AgentNode::Impl {
 
   Result<void> begin() {
     const HostId id(self_.number);
+    const auto link = std::make_shared<agent::FetchLink>(config_.host.nic);
+    peers_.emplace(executor_, self_.self);
+    caches_.emplace(executor_, host::fetch_options(config_).places, link);
     edges_.emplace(
         executor_, self_.self, [this](const agent::EdgeNews& news) { host_->hear_edges(news); });
     auto host = host::ConfiguredHost::create(
@@ -48,6 +53,8 @@ class AgentNode::Impl {
         config_,
         {.id = id, .name = self_.name, .incarnation = self_.self.incarnation},
         {.edges = &*edges_,
+         .link = link,
+         .find_peer = [this](const core::GroupHost& host) { return peers_->peer(host); },
          .on_event = [this](core::ManagerEvent event) { service_->heard(std::move(event)); },
          .on_tokens =
              [this](DeviceId device, WorkerEpoch epoch, std::vector<core::TokenEvent> tokens) {
@@ -124,14 +131,11 @@ class AgentNode::Impl {
                 "Of these, free ones.",
                 {},
                 static_cast<double>(images.free));
-    for (const core::FetchStatus& fetch : host_->fetches()) {
-      std::uint64_t& before = fetched_[fetch.model];
-      metrics.add("heddle_fetch_bytes_total",
-                  "Bytes of models that have come over the network.",
-                  {{"model", fetch.model}, {"source_kind", fetch.kind}},
-                  static_cast<double>(fetch.fetched_bytes - before));
-      before = fetch.fetched_bytes;
-    }
+    count_fetches(metrics);
+    metrics.set("heddle_agent_given_bytes",
+                "Of models in this host's caches, what other hosts have taken.",
+                {},
+                static_cast<double>(caches_->given_bytes()));
     for (const core::DeviceStatus& device : service_->devices()) {
       const Labels labels{{"device", device.name}};
       metrics.set(
@@ -157,6 +161,24 @@ class AgentNode::Impl {
     return facts;
   }
 
+  /// What has come since the last time, by where it came from.
+  void count_fetches(Metrics& metrics) {
+    for (const core::FetchStatus& fetch : host_->fetches()) {
+      for (const auto& [kind, bytes] :
+           {std::pair(fetch.kind, fetch.fetched_bytes - fetch.peer_bytes),
+            std::pair(std::string(core::kPeerSource), fetch.peer_bytes)}) {
+        std::uint64_t& before = fetched_[{fetch.model, kind}];
+        if (bytes > before) {
+          metrics.add("heddle_fetch_bytes_total",
+                      "Bytes of models that have come over the network.",
+                      {{"model", fetch.model}, {"source_kind", kind}},
+                      static_cast<double>(bytes - before));
+          before = bytes;
+        }
+      }
+    }
+  }
+
   void look_whether_empty() {
     if (service_->empty() || steady_now() >= leave_by_) {
       std::exchange(left_, nullptr)();
@@ -175,6 +197,8 @@ class AgentNode::Impl {
       engines_->take(std::move(link), peer);
     } else if (peer.use == rpc::LinkUse::kPipes && peer.identity.role == net::Role::kAgent) {
       edges_->take(std::move(link), peer);
+    } else if (peer.use == rpc::LinkUse::kFiles && peer.identity.role == net::Role::kAgent) {
+      caches_->take(std::move(link), peer);
     } else {
       service_->take(std::move(link), peer);
     }
@@ -223,11 +247,14 @@ class AgentNode::Impl {
   config::Config config_;
   NodeSelf self_;
   manager::LoopLag lag_;
-  std::string text_{};                              ///< What `offers_` answer.
-  std::map<std::string, std::uint64_t> fetched_{};  ///< Bytes of models that were published.
-  std::uint64_t revision_ = 0;                      ///< Of the configuration that came last.
+  std::string text_{};  ///< What `offers_` answer.
+  /// Bytes that were published, by model and source.
+  std::map<std::pair<std::string, std::string>, std::uint64_t> fetched_{};
+  std::uint64_t revision_ = 0;  ///< Of the configuration that came last.
   std::optional<std::vector<host::Offer>> offers_{};
-  std::optional<remote::PipeEdges> edges_{};  ///< Outlives the host.
+  std::optional<remote::PipeEdges> edges_{};   ///< Outlives the host,
+  std::optional<remote::PeerCaches> peers_{};  ///< likewise.
+  std::optional<remote::CacheService> caches_{};
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.
   std::optional<remote::EngineService> engines_{};

@@ -232,7 +232,8 @@ class HostService::Impl {
     leads_ = who;
     leader_ = id;
     facts_.assigned = models_.all();
-    tell_manager(HostHere{.host = host_, .facts = facts_, .remembers_loads = true});
+    tell_manager(
+        HostHere{.host = host_, .facts = facts_, .remembers_loads = true, .shares_cache = true});
     for (core::ManagerEvent& known : memory_.all(port_.models())) {
       std::visit([this](auto& event) { tell_known(event); }, known);
     }
@@ -251,6 +252,10 @@ class HostService::Impl {
       return taken;
     }
     port_.set_models(wanted.models);
+    return {};
+  }
+  Result<void> obey(const Holders& holders) {
+    port_.set_holders(holders.models);
     return {};
   }
   Result<void> obey(const Leave& wanted) {

@@ -334,6 +334,14 @@ TEST_F(HostServiceTest, ThatIsToGoSaysSoToThisManagerAndTheNext) {
   EXPECT_EQ(three->last<core::HostLeaving>(), nullptr);
 }
 
+TEST_F(HostServiceTest, HearsWhichHostsHaveModels) {
+  const auto one = leader("m1", 1);
+  EXPECT_TRUE(std::get<HostHere>(one->heard.at(0)).shares_cache);
+  const std::vector<host::Holder> holders{{.model = "chat", .hosts = {{.name = "h4"}}}};
+  one->say(ToHost(Holders{.models = holders}));
+  net::run_until(loop, [&] { return host.holders == holders; });
+}
+
 TEST_F(HostServiceTest, RemembersPastLoadsForTheNextManager) {
   using std::chrono::minutes;
   const auto one = leader("m1", 1);

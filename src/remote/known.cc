@@ -6,6 +6,9 @@ namespace heddle::remote {
 
 namespace {
 
+/// Hosts that a manager may name for one fetch.
+constexpr std::size_t kPeersMost = 16;
+
 Error wrong(std::string message) {
   return {.code = Code::kCorrupt, .message = std::move(message)};
 }
@@ -232,6 +235,10 @@ Result<void> check_order(const host::HostOrder& order,
     if (Result<void> reached = check_hosts(*form, own); !reached) {
       return reached;
     }
+  }
+  if (const auto* load = std::get_if<core::LoadOn>(&order);
+      load != nullptr && load->peers.size() > kPeersMost) {
+    return wrong("more than " + std::to_string(kPeersMost) + " hosts to fetch one model from");
   }
   for (const DeviceId device : about.first) {
     if (Result<void> known = devices.check(device); !known) {

@@ -82,6 +82,11 @@ struct TellLoads {
   std::int64_t window = 0;
 };
 
+/// As host::HostPort::set_holders. Goes to hosts that share their caches.
+struct Holders {
+  std::vector<host::Holder> models{};
+};
+
 /// Of what a TellWorker may hold: RecallRequests, Gather and NoPages.
 using ToHost = std::variant<Lead,
                             Configuration,
@@ -89,6 +94,7 @@ using ToHost = std::variant<Lead,
                             Leave,
                             Loads,
                             TellLoads,
+                            Holders,
                             core::LoadOn,
                             core::EvictFrom,
                             core::FormGroup,
@@ -103,6 +109,8 @@ struct HostHere {
   HostId host{};
   host::HostFacts facts{};
   bool remembers_loads = false;  ///< It knows Loads and TellLoads. A manager says none to others.
+  /// It knows Holders, and gives other hosts what its caches have.
+  bool shares_cache = false;
 };
 
 /// All that the host knew when it was asked has been said; what follows is news.

@@ -46,6 +46,12 @@ inline void fields(Fields& v, Assignment& x) {
   });
 }
 
+inline void fields(Fields& v, Holder& x) {
+  v.type("Holder");
+  v(1, "model", x.model);
+  v(2, "hosts", x.hosts);
+}
+
 inline void fields(Fields& v, HostFacts& x) {
   v.type("HostFacts");
   v(1, "name", x.name);

@@ -133,11 +133,17 @@ inline void fields(Fields& v, TellLoads& x) {
   });
 }
 
+inline void fields(Fields& v, Holders& x) {
+  v.message(223, "Holders");
+  v(1, "models", x.models);
+}
+
 inline void fields(Fields& v, HostHere& x) {
   v.message(163, "HostHere");
   v(1, "host", x.host);
   v(2, "facts", x.facts);
   v(3, "remembers_loads", x.remembers_loads);
+  v(4, "shares_cache", x.shares_cache);
 }
 
 inline void fields(Fields& v, HostKnown& /*x*/) {

@@ -75,6 +75,14 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     }
   }
 
+  [[nodiscard]] bool shares_cache() const { return shares_cache_; }
+  void set_holders(const std::vector<host::Holder>& holders) {
+    if (shares_cache_ && holders != holders_) {
+      holders_ = holders;
+      tell(Holders{.models = holders});
+    }
+  }
+
   [[nodiscard]] bool remembers_loads() const { return remembers_loads_; }
   void ask_loads(const TellLoads& what) {
     if (remembers_loads_) {
@@ -129,6 +137,8 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   void down(const Error& why) {
     up_ = false;
     remembers_loads_ = false;
+    shares_cache_ = false;
+    holders_.clear();
     asked_.reset();
     if (trouble_ != why.message) {
       trouble_ = why.message;
@@ -188,6 +198,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     entry_.since = steady_now();
     entry_.trouble = {};
     remembers_loads_ = here.remembers_loads;
+    shares_cache_ = here.shares_cache;
     log::info("host is linked", {{"host", setup_.name}, {"devices", here.facts.devices.size()}});
     handlers_.on_here(std::move(here.facts));
   }
@@ -219,6 +230,8 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   bool up_ = false;                        ///< The link is.
   std::optional<KnownDevices> devices_{};  ///< Once the host has said what it is.
   bool remembers_loads_ = false;           ///< As it has said.
+  bool shares_cache_ = false;              ///< Likewise.
+  std::vector<host::Holder> holders_{};    ///< That it was told of.
   std::optional<TellLoads> asked_{};       ///< And has not answered.
   HostStatus status_{};
   core::HostEntry entry_{};
@@ -252,6 +265,12 @@ void RemoteHost::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage me
 }
 void RemoteHost::leave(bool leaving) {
   impl_->order(Leave{.leaving = leaving});
+}
+bool RemoteHost::shares_cache() const {
+  return impl_->shares_cache();
+}
+void RemoteHost::set_holders(const std::vector<host::Holder>& holders) {
+  impl_->set_holders(holders);
 }
 bool RemoteHost::remembers_loads() const {
   return impl_->remembers_loads();

@@ -87,6 +87,8 @@ class RemoteHost final : public host::HostPort {
   /// With why it is not linked, while it is not.
   [[nodiscard]] std::vector<std::string> troubles() const override;
   [[nodiscard]] std::optional<core::GroupHost> address() const override;
+  [[nodiscard]] bool shares_cache() const override;
+  void set_holders(const std::vector<host::Holder>& holders) override;
   /// Always nullopt: from other machines engines cannot be reached.
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const override;
 

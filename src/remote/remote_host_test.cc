@@ -68,9 +68,12 @@ class RemoteHostTest : public ::testing::Test {
     net::run_until(loop, [&] { return heard.size() >= messages; });
   }
   void say(const FromHost& message) { agent->send(encode(message)); }
-  void be_there(bool remembers_loads = false) {
+  void be_there(bool remembers_loads = false, bool shares_cache = false) {
     run_heard(1);
-    say(HostHere{.host = kHost, .facts = test_facts(), .remembers_loads = remembers_loads});
+    say(HostHere{.host = kHost,
+                 .facts = test_facts(),
+                 .remembers_loads = remembers_loads,
+                 .shares_cache = shares_cache});
     net::run_until(loop, [&, before = here.size()] { return here.size() > before; });
   }
 
@@ -217,6 +220,27 @@ TEST_F(RemoteHostTest, AsksAndTellsOfPastLoads) {
   net::run_until(loop, [this] { return !ends.empty(); });
   EXPECT_NE(ends[0].find("was asked for those from window 6"), std::string::npos) << ends[0];
   EXPECT_EQ(loads.size(), 1U);
+}
+
+TEST_F(RemoteHostTest, AHostThatSharesItsCacheHearsWhoElseDoes) {
+  const std::vector<host::Holder> holders{{.model = "chat", .hosts = {{.name = "h4"}}}};
+  be_there();
+  EXPECT_FALSE(host->shares_cache());
+  host->set_holders(holders);
+  host->leave(true);
+  run_heard(2);
+  EXPECT_TRUE(std::holds_alternative<Leave>(heard[1])) << "it does not know the other";
+  agent.reset();
+  net::run_until(loop, [this] { return !gone.empty(); });
+  heard.clear();
+  be_there(false, /*shares_cache=*/true);
+  EXPECT_TRUE(host->shares_cache());
+  host->set_holders(holders);
+  host->set_holders(holders);
+  host->leave(true);
+  run_heard(3);
+  EXPECT_EQ(std::get<Holders>(heard[1]).models, holders);
+  EXPECT_TRUE(std::holds_alternative<Leave>(heard[2])) << "it is told once";
 }
 
 TEST_F(RemoteHostTest, SaysNothingOfLoadsToAHostThatDoesNotKnowThem) {

@@ -45,6 +45,7 @@ inline void fields(Fields& v, FetchStatus& x) {
   v(6, "total_bytes", x.total_bytes);
   v(7, "bytes_per_second", x.bytes_per_second);
   v(8, "fetched_bytes", x.fetched_bytes);
+  v(9, "peer_bytes", x.peer_bytes);
 }
 
 inline void fields(Fields& v, ModelStatus& x) {

@@ -51,6 +51,7 @@ class NotingHost final : public host::LocalHostPort {
   };
 
   void set_models(const std::vector<host::Assignment>& models) override { assigned = models; }
+  void set_holders(const std::vector<host::Holder>& all) override { holders = all; }
   void forget_orders() override { ++forgotten; }
   [[nodiscard]] core::ModelsByDevice models() const override { return there; }
   void carry_out(const host::HostOrder& order) override { orders.push_back(order); }
@@ -82,6 +83,7 @@ class NotingHost final : public host::LocalHostPort {
 
   core::ModelsByDevice there{};
   std::vector<host::Assignment> assigned{};
+  std::vector<host::Holder> holders{};
   int forgotten = 0;  ///< Times that what was ordered was.
   std::vector<host::HostOrder> orders{};
   std::vector<Sent> sent{};

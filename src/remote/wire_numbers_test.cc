@@ -13,6 +13,7 @@
 #include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/worker_fields.h"
+#include "remote/cache_fields.h"
 #include "remote/edge_fields.h"
 #include "remote/remote_fields.h"
 #include "remote/stream_fields.h"
@@ -119,6 +120,8 @@ Lines current() {
   lines.add(type_of<FromEngines>());
   lines.add(type_of<ToEdge>());
   lines.add(type_of<FromEdge>());
+  lines.add(type_of<ToCache>());
+  lines.add(type_of<FromCache>());
   lines.add(type_of<core::ManagerEvent>());
   lines.add(type_of<core::ManagerCommand>());
   lines.add(type_of<core::AgentEvent>());

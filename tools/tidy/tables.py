@@ -37,7 +37,7 @@ LAYERS = {
     "serving": ["core", "spec"],
     "host": ["agent", "external", "fetch", "rpc", "core", "store", "ledger", "device", "policy", "config"],
     "manager": ["serving", "host", "core", "history", "policy", "ledger", "config"],
-    "remote": ["net", "rpc", "serving", "host", "agent", "core", "history", "ledger"],
+    "remote": ["net", "rpc", "serving", "host", "agent", "core", "fetch", "history", "ledger", "store"],
     "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "store", "sandbox", "core", "history", "config"],
     "solo": ["manager", "serving", "host", "rpc", "core", "config"],
     "agent": ["rpc", "core", "external", "engine", "fetch", "store", "collective", "weave", "ops", "device", "policy", "spec"],

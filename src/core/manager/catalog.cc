@@ -164,9 +164,11 @@ void Catalog::count_cuts() {
 void Catalog::image(const ImageState& image) {
   const auto found = state_.models.find(image.model);
   if (found != state_.models.end()) {
-    found->second.images[image.host] = {.bytes = image.bytes, .cached = image.host_cached};
-    if (image.host_cached && found->second.config.fetched.contains(image.host)) {
-      found->second.fetched_at.insert(image.host);
+    ModelState& model = found->second;
+    model.images[image.host] = {.bytes = image.bytes, .cached = image.host_cached};
+    const bool there = image.host_cached || image.bytes >= model.config.image_bytes;
+    if (there && model.config.fetched.contains(image.host)) {
+      model.fetched_at.insert(image.host);
     }
   }
 }

@@ -46,7 +46,7 @@ void Fetches::heard(const ImageState& image) {
   if (network == state_.networks.end() || model == state_.models.end()) {
     return;
   }
-  if (image.host_cached || image.bytes == 0) {
+  if (image.host_cached || image.bytes == 0 || image.bytes >= model->second.config.image_bytes) {
     end(image.host, image.model);
   } else {
     network->second.observe(

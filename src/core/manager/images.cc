@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/units.h"
 #include "core/manager/models.h"
@@ -14,6 +15,8 @@ using namespace std::chrono_literals;
 
 /// What nobody waits for has time.
 constexpr Duration kUnhurried = 1h;
+/// Hosts that one fetch comes from.
+constexpr std::size_t kPeersMost = 2;
 
 /// When the first token is due that waits for the model, or for what it is a part or a cut of.
 std::optional<Instant> first_due(const State& state, ModelId id) {
@@ -37,6 +40,30 @@ Duration image_time(const State& state, ModelId id, HostId host) {
           ? std::max<Duration>(from_disk - from_memory, Duration{})
           : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
   return std::max(read, fetch_time(state, id, host));
+}
+
+/// Whether the host of this device has all files of the model, of all of its shards.
+bool has_files(const State& state, ModelId id, DeviceId device) {
+  const ModelState& model = state.models.at(id);
+  if (model.removed || !model.config.footprints.contains(device)) {
+    return false;
+  }
+  const HostId host = host_of(device);
+  return to_fetch(model, host) == 0 && std::ranges::all_of(shards_of(model), [&](ModelId shard) {
+           return to_fetch(state.models.at(shard), host) == 0;
+         });
+}
+
+/// ", from the caches of h2 and h3".
+std::string describe_peers(const State& state, const std::vector<HostId>& peers) {
+  std::string text;
+  for (const HostId peer : peers) {
+    const auto device = std::ranges::find_if(
+        state.devices, [&](const auto& entry) { return host_of(entry.first) == peer; });
+    const std::string& name = device->second.config.name;
+    text += (text.empty() ? ", from the caches of " : " and ") + name.substr(0, name.find('/'));
+  }
+  return text;
 }
 
 }  // namespace
@@ -100,13 +127,42 @@ void weigh_hosts(const State& state, ModelId id, std::vector<policy::PlacementDe
   }
 }
 
+std::vector<HostId> fetch_peers(const State& state, ModelId id, HostId host) {
+  if (to_fetch(state.models.at(id), host) == 0) {
+    return {};
+  }
+  std::map<HostId, std::size_t> busy;
+  for (const auto& [device, there] : state.devices) {
+    if (there.up && host_of(device) != host && has_files(state, asked(state, id), device)) {
+      busy[host_of(device)] = 0;
+    }
+  }
+  for (const auto& [device, there] : state.devices) {
+    for (const auto& [model, instance] : there.instances) {
+      for (const HostId peer : instance.complete ? std::vector<HostId>() : instance.peers) {
+        const auto found = busy.find(peer);
+        if (found != busy.end()) {
+          ++found->second;
+        }
+      }
+    }
+  }
+  std::vector<HostId> peers;
+  for (const auto& [peer, fetches] : busy) {
+    peers.push_back(peer);
+  }
+  std::ranges::sort(peers, {}, [&](HostId peer) { return std::pair(busy.at(peer), peer); });
+  peers.resize(std::min(peers.size(), kPeersMost));
+  return peers;
+}
+
 std::string describe_fetch(const State& state, ModelId id, HostId host) {
   const std::uint64_t bytes = to_fetch(state.models.at(id), host);
   if (bytes == 0) {
     return {};
   }
   return "; fetches " + format_bytes(bytes) + ", " + format_duration(fetch_time(state, id, host)) +
-         " by estimate" +
+         " by estimate" + describe_peers(state, fetch_peers(state, id, host)) +
          (admits_fetch(state, id, host) ? "" : ", which makes first tokens late wherever it goes");
 }
 

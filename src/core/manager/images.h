@@ -30,12 +30,17 @@ inline constexpr std::int64_t kNetworkRate = 125'000'000;
 /// fetched, or the host's network is not known.
 [[nodiscard]] bool admits_fetch(const State& state, ModelId model, HostId host);
 
+/// Hosts from whose caches a load there can fetch the model: those that have all of its files, at
+/// most two, those first that fewer fetches under way come from, then by number. None where nothing
+/// is to be fetched.
+[[nodiscard]] std::vector<HostId> fetch_peers(const State& state, ModelId model, HostId host);
+
 /// Says of places for the model how much later its host has the image in memory than the host that
 /// has it first, and takes those out that would make fetches late, unless all would.
 void weigh_hosts(const State& state, ModelId model, std::vector<policy::PlacementDevice>& places);
 
-/// For people, what a load there fetches: "; fetches 1.20 GiB, 3.4 s by estimate". Empty where it
-/// fetches nothing.
+/// For people, what a load there fetches: "; fetches 1.20 GiB, 3.4 s by estimate, from the caches
+/// of h2 and h3". Empty where it fetches nothing.
 [[nodiscard]] std::string describe_fetch(const State& state, ModelId model, HostId host);
 
 }  // namespace heddle::core::manager

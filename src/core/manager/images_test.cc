@@ -64,8 +64,10 @@ TEST(Images, AreFetchedWhereNoFilesAre) {
   EXPECT_EQ(fetch_time(core.state, kA, kHere), 8s);
   EXPECT_EQ(fetch_time(core.state, kA, kThere), 4s);
   EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 8s) << "no sooner than fetched";
-  core.catalog.image({.model = kA, .bytes = kBytes, .host_cached = true, .host = kHere});
-  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U);
+  core.catalog.image({.model = kA, .bytes = kBytes - 1, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), kBytes);
+  core.catalog.image({.model = kA, .bytes = kBytes, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U) << "on a device";
   core.catalog.image({.model = kA, .bytes = 0, .host = kHere});
   EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U) << "out of memory, and on disk";
   EXPECT_EQ(to_fetch(core.model(kA), kThere), kBytes);
@@ -134,6 +136,40 @@ TEST(Images, AHostHearsWhenTheFirstTokenIsDue) {
   EXPECT_EQ(due_in(core.state, kA), 4s) << "of the request that waits longest";
   core.state.now += 20s;
   EXPECT_EQ(due_in(core.state, kA), Duration{1}) << "late";
+}
+
+TEST(Images, AreFetchedFromHostsThatHaveTheFilesTheLeastBusyFirst) {
+  TwoHosts core;
+  for (std::uint64_t host = 2; host <= 4; ++host) {
+    ManagerDevice device = core.configuration.devices.front();
+    device.id = device_id(HostId(host), 0);
+    device.name = "h" + std::to_string(host) + "/cpu0";
+    core.configuration.devices.push_back(device);
+    for (ManagerModel& model : core.configuration.models) {
+      model.footprints[device.id] = model.footprints.at(kDevice);
+    }
+  }
+  core.configuration.models[0].fetched[HostId(4)] = kBytes;
+  core.reconfigure();
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  EXPECT_THAT(fetch_peers(core.state, kA, kHere), IsEmpty()) << "no such host is up";
+  for (std::uint64_t host = 2; host <= 4; ++host) {
+    core.devices.up({.device = device_id(HostId(host), 0), .epoch = WorkerEpoch(host)});
+  }
+  EXPECT_THAT(fetch_peers(core.state, kA, kHere), ElementsAre(HostId(2), HostId(3)));
+  EXPECT_THAT(fetch_peers(core.state, kA, HostId(2)), IsEmpty()) << "it has them";
+  EXPECT_THAT(fetch_peers(core.state, kB, kHere), IsEmpty());
+  EXPECT_THAT(describe_fetch(core.state, kA, kHere),
+              testing::HasSubstr(", from the caches of h2 and h3"));
+  core.catalog.image({.model = kA, .bytes = kBytes, .host_cached = true, .host = HostId(4)});
+  core.residency.begin_load(kDevice, kA, LoadReason::kRequest);
+  EXPECT_THAT(core.state.devices.at(kDevice).instances.at(kA).peers,
+              ElementsAre(HostId(2), HostId(3)));
+  EXPECT_THAT(fetch_peers(core.state, kA, kThere), ElementsAre(HostId(4), HostId(2)))
+      << "the others serve a fetch";
+  core.state.devices.at(kDevice).instances.at(kA).complete = true;
+  EXPECT_THAT(fetch_peers(core.state, kA, kThere), ElementsAre(HostId(2), HostId(3)));
 }
 
 TEST(Images, OnOneHostNothingIsWeighed) {

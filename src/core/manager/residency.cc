@@ -75,14 +75,19 @@ void Residency::begin_load(DeviceId device_id,
   instance.load_began = state_.now;
   instance.from_host = state.cached_at(host_of(device_id));
   instance.fetched = to_fetch(state, host_of(device_id)) > 0;
+  instance.peers = fetch_peers(state_, model, host_of(device_id));
   ++state.loads[static_cast<std::size_t>(why)];
   guests_.make_room(device_id, model);
   fetches_.begin(host_of(device_id), model);
-  out_.act(LoadOn{.device = device_id,
-                  .model = model,
-                  .basis = {.epoch = device.epoch, .version = device.version},
-                  .early = why == LoadReason::kForecast,
-                  .due_in = instance.fetched ? due_in(state_, model) : Duration{}});
+  LoadOn order{.device = device_id,
+               .model = model,
+               .basis = {.epoch = device.epoch, .version = device.version},
+               .early = why == LoadReason::kForecast,
+               .due_in = instance.fetched ? due_in(state_, model) : Duration{}};
+  for (const HostId peer : instance.peers) {
+    order.peers.push_back({.id = peer});
+  }
+  out_.act(std::move(order));
 }
 
 void Residency::join(DeviceId device, ModelId shard, DeviceId leader) {

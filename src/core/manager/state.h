@@ -195,9 +195,10 @@ class Instance {
   LoadReason why = LoadReason::kRequest;  ///< It was brought in.
   Instant load_began{};
   Instant serving_since{};
-  bool from_host = false;  ///< The host cache had its image as its load began.
-  bool fetched = false;    ///< Its host had to fetch the files first.
-  bool complete = false;   ///< All its weights are there.
+  bool from_host = false;       ///< The host cache had its image as its load began.
+  bool fetched = false;         ///< Its host had to fetch the files first,
+  std::vector<HostId> peers{};  ///< from the caches of these, as far as they give them.
+  bool complete = false;        ///< All its weights are there.
   /// As last reported; of an external engine, all it holds.
   std::int64_t kv_pages = 0;
   std::int64_t kv_peak = 0;      ///< Most pages of KV lately.
