@@ -66,14 +66,28 @@ void Loads::stage(const ShardPlace& stage,
       {.leader = stage.device == leader ? std::nullopt : std::optional(leader)});
 }
 
-bool Loads::replica(ModelId model, const ReplicaPlace& place, LoadReason why, std::string because) {
-  if (!admits({.kind = policy::ActionKind::kScaleUp,
-               .model = model,
-               .devices = {place.device},
-               .victims = place.victims})) {
+bool Loads::replica(ModelId model,
+                    const ReplicaPlace& place,
+                    LoadReason why,
+                    const std::string& because) {
+  return replicas(model, {place}, why, because);
+}
+
+bool Loads::replicas(ModelId model,
+                     const std::vector<ReplicaPlace>& places,
+                     LoadReason why,
+                     const std::string& because) {
+  policy::Action action{.kind = policy::ActionKind::kScaleUp, .model = model};
+  for (const ReplicaPlace& place : places) {
+    action.devices.push_back(place.device);
+    action.victims.insert(action.victims.end(), place.victims.begin(), place.victims.end());
+  }
+  if (!admits(action)) {
     return false;
   }
-  residency_.load(place.device, model, place.victims, why, std::move(because));
+  for (const ReplicaPlace& place : places) {
+    residency_.load(place.device, model, place.victims, why, because);
+  }
   return true;
 }
 

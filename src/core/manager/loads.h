@@ -37,7 +37,15 @@ class Loads {
   void stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims);
   /// Gives the model one device more. False: something was done with the model or there a moment
   /// ago.
-  bool replica(ModelId model, const ReplicaPlace& place, LoadReason why, std::string because);
+  bool replica(ModelId model,
+               const ReplicaPlace& place,
+               LoadReason why,
+               const std::string& because);
+  /// The same of several at once.
+  bool replicas(ModelId model,
+                const std::vector<ReplicaPlace>& places,
+                LoadReason why,
+                const std::string& because);
 
   /// What this action touches was acted on now: others leave it alone for a while.
   void hold(const policy::Action& action);

@@ -112,6 +112,24 @@ TEST(Consolidate, WeightsThatAreStillToComeHoldUpNoRequest) {
   EXPECT_TRUE(core.at(kQuarters).is<Draining>());
 }
 
+TEST(Consolidate, AModelWithMoreLoadThanOneDeviceShouldBearComesToSeveral) {
+  FourHosts core;
+  core.configuration.options.planner.replicas = true;
+  core.want(3s);
+  for (int i = 0; i < 9; ++i) {
+    core.wait(kA);
+  }
+  core.passes();
+  core.arrive_all();
+  core.pass(5s);
+  core.loading.expire();
+  core.passes();
+  EXPECT_EQ(core.loads(),
+            (Spots{{kDevice, kA}, {core.at_host(1), kA}, {core.at_host(2), kA}}))
+      << "a device should bear four";
+  check_invariants(core.state);
+}
+
 TEST(Consolidate, IdleModelsMakeRoomForItBesideTheFirstStage) {
   FourHosts core;
   for (std::uint64_t host = 0; host < 4; ++host) {
