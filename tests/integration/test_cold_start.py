@@ -16,7 +16,7 @@ GATHERS = "stages until it is here"
 MOVES = "requests in its stages comes"
 MOVED = re.compile(r"KV of (\d+) tokens has come, (\d+) are computed again")
 BLOCK = 32  # No block of KV has as many tokens.
-LONGER = 240  # Tokens of an answer that goes on when the whole model is there.
+LONGER = 220  # Tokens of an answer that goes on when the whole model is there.
 
 
 class Apart(cluster.Cluster):
