@@ -35,14 +35,13 @@ class Apart(cluster.Cluster):
     """Hosts with caches of their own and a slow network."""
 
     def __init__(self, home, hub, hosts, most, stay):
-        self.more = ", prefix_cache: off" if stay else ""
         row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
-        super().__init__(hosts=hosts, models=[row], memory="512MiB")
+        super().__init__(hosts=hosts, models=[row], memory="512MiB", device_extra=", prefix_cache: off" if stay else "")
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
     def text(self):
-        return super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s" + self.more).replace("page: 64KiB", "page: 2MiB")
+        return super().text().replace("memory: 64MiB", "memory: 512MiB, nic: 10MB/s").replace("page: 64KiB", "page: 2MiB")
 
     def __enter__(self):
         super().__enter__()
