@@ -13,7 +13,7 @@
 namespace heddle::engine {
 
 /// Pieces of one sequence's KV that are on their way at most.
-inline constexpr std::size_t kGatherPieces = 8;
+inline constexpr std::size_t kGatherPieces = 4;
 
 /// How far the KV of a sequence has come to the whole model.
 struct GatherState {

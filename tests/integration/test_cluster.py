@@ -64,6 +64,9 @@ class Stream:
         assert not self._read.done(), (self.error, "".join(self.pieces))
         return self
 
+    def ended(self):
+        return self._read.done()
+
     def text(self):
         self._read.result(120)
         assert self.error is None, self.error
