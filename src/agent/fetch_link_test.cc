@@ -38,6 +38,17 @@ TEST(FetchLink, WhatSomebodyWaitsForByNowWaitsForNobody) {
   waits.join();
 }
 
+TEST(FetchLink, WhoeverWaitsSoLongGoesWithoutATurn) {
+  FetchLink link(0);
+  const FetchLink::Member early = link.join(kEarly);
+  EXPECT_TRUE(link.turn(early, {}, Duration{}));
+  const FetchLink::Member wanted = link.join(kWanted);
+  EXPECT_FALSE(link.turn(early, {}, Duration{}));
+  EXPECT_FALSE(link.turn(early, {}, std::chrono::milliseconds(1)));
+  link.leave(wanted);
+  EXPECT_TRUE(link.turn(early, {}, Duration{}));
+}
+
 TEST(FetchLink, AStopEndsEveryWait) {
   FetchLink link(1);  // One byte a second.
   const FetchLink::Member early = link.join(kEarly);

@@ -26,7 +26,7 @@ class PeerSource::Delivery {
   [[nodiscard]] Sink sink() {
     return [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Result<void> {
       if (offset > at()) {
-        return refuse({Code::kCorrupt, "bytes are missing before those that came"});
+        return Error{Code::kCorrupt, "bytes are missing before those that came"};
       }
       const std::uint64_t known = std::min<std::uint64_t>(at() - offset, bytes.size());
       const std::span<const std::byte> fresh = bytes.subspan(known);
@@ -106,9 +106,11 @@ void PeerSource::note(std::size_t peer, const Object& object, bool gave, const R
     }
     if (read.error().code == Code::kNotFound) {
       known.lacks.insert(object.name);
-    } else {
-      known.failures = read.error().code == Code::kUnavailable ? known.failures + 1 : kFailuresMost;
-      known.not_before = setup_.now() + kPause;
+    } else if (read.error().code != Code::kUnavailable) {
+      known.failures = kFailuresMost;
+    } else if (const Instant now = setup_.now(); now >= known.not_before) {
+      ++known.failures;  // Of reads that fail together one counts.
+      known.not_before = now + kPause;
     }
   }
   if (setup_.on_failure) {

@@ -85,6 +85,11 @@ TEST(Known, OrdersAreAboutWhatThereIs) {
   };
   EXPECT_TRUE(possible(core::LoadOn{.device = kDevice, .model = kModel}));
   EXPECT_FALSE(possible(core::LoadOn{.device = elsewhere, .model = kModel}));
+  core::LoadOn fetched{.device = kDevice, .model = kModel};
+  fetched.peers.resize(2);
+  EXPECT_TRUE(possible(fetched));
+  fetched.peers.resize(17);
+  EXPECT_FALSE(possible(fetched)) << "nobody asks so many hosts";
   EXPECT_FALSE(possible(core::LoadOn{.device = kDevice, .model = ModelId(8)}));
   EXPECT_FALSE(possible(core::EvictFrom{.device = elsewhere, .model = kModel}));
   EXPECT_TRUE(possible(core::Weave{.host = kDevice, .hot = kOther, .model = kModel}));

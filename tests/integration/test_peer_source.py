@@ -17,8 +17,9 @@ AWAY = "http://127.0.0.1:9"  # Where nobody listens.
 class Apart(cluster.Cluster):
     """Hosts with caches of their own."""
 
-    def __init__(self, home, hub, hosts=3, away=(), nic="", name=NAME):
-        row = f"  adder: {{path: {name}, dtype: float32, min_residence: 0s, cold_start_hosts: 1}}\n"
+    def __init__(self, home, hub, hosts=3, away=(), nic="", name=NAME, together=1):
+        more = f"cold_start_hosts: {together}, slo: {{ttft: 100ms}}"
+        row = f"  adder: {{path: {name}, dtype: float32, min_residence: 0s, {more}}}\n"
         self.nic = nic
         super().__init__(hosts=hosts, models=[row], memory="8MiB")
         for node in self.nodes():
@@ -124,6 +125,19 @@ def test_a_host_learns_and_takes_a_model_whose_source_is_away(tmp_path):
         nodes.drain(first)
         assert right(nodes.gateway) and nodes.holder() is second
         second.await_line(r"fetched model=adder bytes=\d+ from=h1 ")
+
+
+def test_stages_of_a_cold_start_take_their_parts_from_a_host_that_has_all(tmp_path):
+    away = ("h2", "h3")
+    with fake.Hub(ADDER) as hub, Apart(tmp_path, hub, away=away, nic=", nic: 1MB/s", together=2) as nodes:
+        nodes.learnt({"h1"})
+        assert right(nodes.gateway) and nodes.holder() is nodes.hosts[0]
+        nodes.learnt(away)
+        nodes.drain(nodes.hosts[0])
+        assert right(nodes.gateway)
+        for host in nodes.hosts[1:]:
+            part = int(host.await_line(r"fetched model=adder bytes=(\d+) from=h1 "))
+            assert 0 < part < 0.75 * len(WEIGHTS)
 
 
 def test_a_host_whose_bytes_are_wrong_is_not_asked_again(tmp_path):
