@@ -1,27 +1,18 @@
 #!/usr/bin/env python3
 """First tokens of a model that no host has, fetched by one host or by several together, and the way back to one device.
 
-<<<<<<< HEAD
-    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4] [--burst 32]
-=======
-    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4] [--stay]
->>>>>>> wt-kv
+    tools/random_model.py /tmp/model --size 40m && bench/cold_starts.py /tmp/model [--hosts 1 2 4] [--stay] [--burst 32]
 
 A cluster for each run, of agents with a cache of their own and `nic: 10MB/s`, and a hub that is not held back: on
 loopback, or with --shaped in network namespaces whose links have a tenth more. For
 each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
-<<<<<<< HEAD
-token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M, the longest gap
-between tokens while the model gathers beside the median, and after how long a host has all of it.
-
-With --burst, so many requests come at once, on as many hosts as the largest number of --hosts: the mean of their first
-tokens and of their ends where one host starts, where several start apart, and where they start together.
-=======
 token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M; medians of the
 time between tokens in the stages and in the whole model, the longest around the move and of all; the tokens whose KV
 moved; after how long a host has all of it; and the whole answer. With --stay no prefixes are cached, so that the answer
 ends in the stages.
->>>>>>> wt-kv
+
+With --burst, so many requests come at once, on as many hosts as the largest number of --hosts: the mean of their first
+tokens and of their ends where one host starts, where several start apart, and where they start together.
 """
 
 import argparse
@@ -49,18 +40,13 @@ NAME = "acme/adder"
 class Slow:
     """Hosts with caches of their own and slow networks. What a cluster is started with."""
 
-<<<<<<< HEAD
-    def __init__(self, hosts, models, replicas=True):
+    def __init__(self, hosts, models, replicas=True, stay=False):
         self.planner = f"planner: {{replicas: {str(replicas).lower()}}}\n"
-        super().__init__(hosts=hosts, gateways=1, managers=1, models=models, memory="512MiB")
+        extra = ", prefix_cache: off" if stay else ""
+        super().__init__(hosts=hosts, gateways=1, managers=1, models=models, memory="512MiB", device_extra=extra)
 
     def reach(self, hub, home):
         """Where models come from, and where caches are. To be told before it begins."""
-=======
-    def __init__(self, home, hub, hosts, most, stay):
-        row = f"  model: {{path: {NAME}, slo: {{ttft: 100ms}}, cold_start_hosts: {most}, min_residence: 0s}}\n"
-        super().__init__(hosts=hosts, models=[row], memory="512MiB", device_extra=", prefix_cache: off" if stay else "")
->>>>>>> wt-kv
         for node in self.nodes():
             node.env = environment(home / node.name, HF_ENDPOINT=hub.url)
 
@@ -117,23 +103,6 @@ def first_token(gateway, tokens):
     return stream, stream.times[0] - began
 
 
-<<<<<<< HEAD
-def play(weights, files, shaped, hosts):
-    """One start: what it took, in words of the docstring."""
-    with started(files, shaped, hosts, row(hosts)) as nodes:
-        gateway = nodes.gateways[0]
-        stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
-        fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
-        began, gathered = time.monotonic(), 0.0
-        if hosts > 1:
-            wait_until(lambda: any(host.log().count("fetched model=model") > 1 for host in nodes.hosts), 120)
-            gathered = time.monotonic() - began
-        stream.text()
-        gaps = [after - before for before, after in zip(stream.times, stream.times[1:])]
-        if hosts > 1:
-            wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
-        _, warm = first_token(gateway, 2)
-=======
 MOVED = re.compile(r"KV of (\d+) tokens has come")
 
 
@@ -142,32 +111,36 @@ def moves(gateway):
     return [int(tokens) for one in gateway.call("/api/decisions")[2]["decisions"] for tokens in MOVED.findall(one["why"])]
 
 
-def play(weights, files, hosts, stay):
+def gaps_of(stream, moved_at):
+    """Between tokens: in the stages, in the whole model, around the move, and all."""
+    gaps = [(after, after - before) for before, after in zip(stream.times, stream.times[1:])]
+    every = [gap for _, gap in gaps]
+    if moved_at is None:
+        return every, every, [0.0], every
+    return ([gap for at, gap in gaps if at < moved_at - 1], [gap for at, gap in gaps if at > moved_at],
+            [gap for at, gap in gaps if moved_at - 1 <= at <= moved_at + 0.1], every)
+
+
+def play(weights, files, shaped, hosts, stay):
     """One start: what it took, in words of the docstring."""
-    with tempfile.TemporaryDirectory(prefix="heddle-cold-") as folder, fake.Hub(files) as hub:
-        with Apart(pathlib.Path(folder), hub, hosts, max(hosts, 1), stay) as nodes:
-            gateway = nodes.gateways[0]
-            stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
-            fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
-            began, gathered, moved_at, moved = time.monotonic(), 0.0, None, 0
-            if hosts > 1:
-                wait_until(lambda: any(host.log().count("fetched model=model") > 1 for host in nodes.hosts), 120)
-                gathered = time.monotonic() - began
-            if hosts > 1 and not stay:
-                moved = wait_until(lambda: moves(gateway), 120)[0]
-                moved_at = time.monotonic()
-            stream.text()
-            gaps = [(after, after - before) for before, after in zip(stream.times, stream.times[1:])]
-            first = [gap for at, gap in gaps if moved_at is None or at < moved_at - 1]
-            last = [gap for at, gap in gaps if moved_at is not None and at > moved_at] or first
-            around = [gap for at, gap in gaps if moved_at is not None and moved_at - 1 <= at <= moved_at + 0.1]
-            if hosts > 1:
-                wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
-            _, warm = first_token(gateway, 2)
->>>>>>> wt-kv
+    with started(files, shaped, hosts, row(hosts), True, stay) as nodes:
+        gateway = nodes.gateways[0]
+        stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
+        fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
+        began, gathered, moved_at, moved = time.monotonic(), 0.0, None, 0
+        if hosts > 1:
+            wait_until(lambda: any(host.log().count("fetched model=model") > 1 for host in nodes.hosts), 120)
+            gathered = time.monotonic() - began
+        if hosts > 1 and not stay:
+            moved, moved_at = wait_until(lambda: moves(gateway), 120)[0], time.monotonic()
+        stream.text()
+        before, after, around, every = gaps_of(stream, moved_at)
+        if hosts > 1:
+            wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
+        _, warm = first_token(gateway, 2)
     return {"fetch": weights / hosts / RATE, "cold": cold, "warm": warm, "share": max(fetched) * hosts / weights,
-            "all": sum(fetched) / weights, "gap": max(gap for _, gap in gaps), "token": statistics.median(first or [0]), "after": statistics.median(last),
-            "move": max(around, default=0), "moved": moved, "whole": gathered,
+            "all": sum(fetched) / weights, "token": statistics.median(before or [0]), "after": statistics.median(after or [0]),
+            "move": max(around, default=0), "gap": max(every), "moved": moved, "whole": gathered,
             "answer": stream.times[-1] - stream.times[0] + cold}
 
 
@@ -200,28 +173,19 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
-<<<<<<< HEAD
     parser.add_argument("--shaped", action="store_true", help="in network namespaces, whose links the kernel shapes")
+    parser.add_argument("--stay", action="store_true", help="answers end in the stages")
     parser.add_argument("--burst", type=int, help="requests at once")
-=======
-    parser.add_argument("--stay", action="store_true")
->>>>>>> wt-kv
     arguments = parser.parse_args()
     files = fake.files_of(arguments.model)
     weights = sum(len(content) for name, content in files.items() if name.endswith(".safetensors"))
     print(f"{weights / 1e6:.1f} MB, {RATE / 1e6:.0f} MB/s a host, {arguments.rounds} rounds", flush=True)
-<<<<<<< HEAD
     if arguments.burst:
         bursts(files, arguments.shaped, max(arguments.hosts), arguments.burst, arguments.rounds)
         return
-    print("hosts  M/(sb)   cold   warm  of M/s  of M  token    gap  whole after")
-    for hosts in arguments.hosts:
-        rows = [play(weights, files, arguments.shaped, hosts) for _ in range(arguments.rounds)]
-=======
     print("hosts  M/(sb)   cold   warm  of M/s  of M  token  after   move    gap  moved  whole after  answer")
     for hosts in arguments.hosts:
-        rows = [play(weights, files, hosts, arguments.stay) for _ in range(arguments.rounds)]
->>>>>>> wt-kv
+        rows = [play(weights, files, arguments.shaped, hosts, arguments.stay) for _ in range(arguments.rounds)]
         row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
         print(f"{hosts:5} {row['fetch']:7.2f} {row['cold']:6.2f} {row['warm']:6.3f} {row['share']:7.2f} {row['all']:5.2f} "
               f"{row['token'] * 1e3:4.1f}ms {row['after'] * 1e3:4.1f}ms {row['move'] * 1e3:4.0f}ms {row['gap'] * 1e3:4.0f}ms "

@@ -105,8 +105,7 @@ Result<GroupEnds> connect_members(const core::ConnectGroup& command,
 
 rpc::ToWorker join_message(const HostModel& model, std::int64_t rank, std::int64_t ranks) {
   if (spec::stages_of(model.spec) > 1) {
-    return rpc::JoinPipe{
-        .model = model.id, .stage = rank, .stages = ranks, .shared = model.shares};
+    return rpc::JoinPipe{.model = model.id, .stage = rank, .stages = ranks, .shared = model.shares};
   }
   return rpc::JoinGroup{.model = model.id, .rank = rank, .ranks = ranks};
 }

@@ -268,7 +268,7 @@ struct ModelStatus {
   bool external = false;  ///< An external engine serves it; Serving::engines has more.
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
-  std::uint64_t recalled = 0;       ///< Requests called back from where they waited for memory.
+  std::uint64_t recalled = 0;  ///< Requests called back from where they waited for memory.
   /// Tokens of requests that went on from the model's stages to the whole of it: whose KV moved
   /// there, and that were computed again.
   std::uint64_t kv_moved_tokens = 0;

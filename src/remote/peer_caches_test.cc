@@ -48,20 +48,22 @@ class PeerCachesTest : public ::testing::Test {
   }
   /// Answers that a test makes; nothing is no answer.
   void answer(std::function<std::optional<FromCache>(const ToCache&)> what) {
-    take = [this, what](auto link, const net::Peer& peer) {
-      caller = std::make_unique<Caller>(
+    says = std::move(what);
+    take = [this](auto link, const net::Peer& peer) {
+      const std::size_t place = callers.size();
+      callers.push_back(std::make_unique<Caller>(
           loop.get_executor(),
           std::move(link),
           peer,
-          Caller::Handlers{.on_message = [this, what](const std::string& payload) -> Result<void> {
+          Caller::Handlers{.on_message = [this, place](const std::string& payload) -> Result<void> {
                              const Result<ToCache> wanted = decode_to_cache(payload);
                              HEDDLE_CHECK(wanted.has_value());
-                             if (const auto said = what(*wanted)) {
-                               caller->send(encode(*said));
+                             if (const auto said = says(*wanted)) {
+                               callers[place]->send(encode(*said));
                              }
                              return {};
                            },
-                           .on_gone = [this](const Error& /*why*/) { caller.reset(); }});
+                           .on_gone = [](const Error& /*why*/) {}}));
     };
   }
   [[nodiscard]] std::shared_ptr<fetch::Peer> peer() const {
@@ -110,7 +112,8 @@ class PeerCachesTest : public ::testing::Test {
   int links = 0;
   std::function<void(std::unique_ptr<net::HostLink>, const net::Peer&)> take{};
   std::optional<CacheService> service{};
-  std::unique_ptr<Caller> caller{};
+  std::function<std::optional<FromCache>(const ToCache&)> says{};
+  std::vector<std::unique_ptr<Caller>> callers{};
   std::unique_ptr<net::Listener> listener{};
   std::optional<PeerCaches> caches{};
 };
@@ -172,7 +175,7 @@ TEST_F(PeerCachesTest, OneThatDiesInTheMiddleIsUnavailable) {
   answer([&](const ToCache& wanted) -> std::optional<FromCache> {
     const auto& read = std::get<ReadCached>(wanted);
     if (++asked == 2) {
-      boost::asio::post(loop, [this] { caller.reset(); });
+      boost::asio::post(loop, [this] { callers.clear(); });
       return std::nullopt;
     }
     return CachedBytes{.ask = read.ask, .bytes = text.substr(read.begin, read.bytes)};
@@ -198,15 +201,12 @@ TEST_F(PeerCachesTest, AnswersThatCannotBeAreCorrupt) {
   answer([](const ToCache& wanted) -> std::optional<FromCache> {
     return CachedFiles{.ask = std::get<ReadCached>(wanted).ask};
   });
-  caller.reset();
   EXPECT_EQ(failure({0, 10}).code, Code::kCorrupt);
   answer([](const ToCache&) -> std::optional<FromCache> { return CachedBytes{.ask = AskId(99)}; });
-  caller.reset();
   EXPECT_EQ(failure({0, 10}).code, Code::kCorrupt) << "nobody asked that";
   answer([](const ToCache& wanted) -> std::optional<FromCache> {
     return CachedFiles{.ask = std::get<ListCached>(wanted).ask, .files = {{.name = "../x"}}};
   });
-  caller.reset();
   beside([&] { EXPECT_EQ(peer()->list(kAsked, stop.get_token()).error().code, Code::kCorrupt); });
 }
 
@@ -232,7 +232,7 @@ TEST_F(PeerCachesTest, WhatIsWaitedForFailsWhenTheHostEnds) {
     came = read(*there, {0, 10});
     boost::asio::post(loop, [&] { done = true; });
   });
-  net::run_until(loop, [&] { return caller != nullptr; });
+  net::run_until(loop, [&] { return !callers.empty(); });
   caches.reset();
   net::run_until(loop, [&] { return done.load(); });
   EXPECT_EQ(came->error().code, Code::kUnavailable);

@@ -19,8 +19,8 @@ void DeviceExecutor::join(std::unique_ptr<Pipe> pipe, std::vector<core::WorkerEv
   engine_->pipes().join(model);
   pipe_ = std::move(pipe);
   followers_.clear();
-  events.push_back(core::PipeJoined{
-      .model = model, .stage = pipe_->stage(), .shared = pipe_->shared()});
+  events.push_back(
+      core::PipeJoined{.model = model, .stage = pipe_->stage(), .shared = pipe_->shared()});
 }
 
 Result<void> DeviceExecutor::hear_stage(std::uint64_t pipe,

@@ -30,11 +30,12 @@ constexpr Duration kNever = 1h;
 std::optional<policy::StartDevice> free_device(const State& state, DeviceId id, ModelId model) {
   const DeviceState& device = state.devices.at(id);
   const policy::PlacementDevice seen = view(state, device, model);
-  const bool in_use = std::ranges::any_of(seen.residents, [&](const policy::ResidentView& resident) {
-    const ModelState& other = state.models.at(resident.model);
-    return resident.queue > 0 || resident.pinned || resident.in_transition || other.external() ||
-           other.grouped();
-  });
+  const bool in_use =
+      std::ranges::any_of(seen.residents, [&](const policy::ResidentView& resident) {
+        const ModelState& other = state.models.at(resident.model);
+        return resident.queue > 0 || resident.pinned || resident.in_transition ||
+               other.external() || other.grouped();
+      });
   if (!seen.available || in_use || device.claimed) {
     return std::nullopt;
   }

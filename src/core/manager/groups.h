@@ -6,8 +6,9 @@
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
 /// that are loaded and evicted together, on a block of devices that they have to themselves; the
-/// stages of a cut (cold_starts.h) are there beside other models. The group serves once each shard is complete to the last byte: a step that waited for weights on one
-/// device would hold up all of them.
+/// stages of a cut (cold_starts.h) are there beside other models. The group serves once each shard
+/// is complete to the last byte: a step that waited for weights on one device would hold up all of
+/// them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
 /// their devices with others and evicted one by one. A group that has lost a shard is worth nothing

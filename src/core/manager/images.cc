@@ -139,9 +139,9 @@ std::vector<HostId> fetch_peers(const State& state, ModelId id, HostId host) {
   }
   for (const auto& [device, there] : state.devices) {
     for (const auto& [model, instance] : there.instances) {
-      for (const HostId peer : instance.complete ? std::vector<HostId>() : instance.peers) {
+      for (const HostId peer : instance.peers) {
         const auto found = busy.find(peer);
-        if (found != busy.end()) {
+        if (found != busy.end() && !instance.complete) {
           ++found->second;
         }
       }

@@ -51,19 +51,16 @@ void Loads::wanted(DeviceId device,
                       (victims.empty() ? "" : ": " + names(state_, victims)));
 }
 
-void Loads::stage(const ShardPlace& stage,
-                  DeviceId leader,
-                  const std::vector<ModelId>& victims) {
+void Loads::stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims) {
   hold({.model = stage.model, .devices = {stage.device}, .victims = victims});
   for (const ModelId victim : victims) {
     residency_.evict(
         stage.device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, stage.model);
   }
-  residency_.begin_load(
-      stage.device,
-      stage.model,
-      LoadReason::kRequest,
-      {.leader = stage.device == leader ? std::nullopt : std::optional(leader)});
+  residency_.begin_load(stage.device,
+                        stage.model,
+                        LoadReason::kRequest,
+                        {.leader = stage.device == leader ? std::nullopt : std::optional(leader)});
 }
 
 bool Loads::replica(ModelId model,

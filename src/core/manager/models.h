@@ -20,8 +20,8 @@ namespace heddle::core::manager {
 /// The model whose requests it runs: of a cut, or one of its stages, the model that was cut.
 [[nodiscard]] ModelId asked(const State& state, ModelId model);
 
-/// Whether it is a stage of a cut, which other models run beside. Any other group has its devices to
-/// itself.
+/// Whether it is a stage of a cut, which other models run beside. Any other group has its devices
+/// to itself.
 [[nodiscard]] bool of_cut(const State& state, ModelId model);
 
 /// What can run the model's requests: itself, then its cuts.
