@@ -107,7 +107,8 @@ void RequestQueues::recalled(RequestId id) {
 void RequestQueues::gather(DeviceId leader, ModelId cut, ModelId whole) {
   DeviceState& device = state_.devices.at(leader);
   Instance& stages = device.instances.at(cut);
-  if (std::exchange(stages.gathers, true)) {
+  const Instant since = device.instances.at(whole).serving_since;
+  if (std::exchange(stages.gathers, since) == since) {
     return;
   }
   out_.note(DecisionKind::kGather,

@@ -39,7 +39,7 @@ class RequestQueues {
   /// It came back from where it waited for memory.
   void recalled(RequestId id);
   /// Has KV of requests in the stages of `cut` move to `whole`, which serves beside the first of
-  /// them. Said once to each life of that.
+  /// them. Said once of each time that it comes.
   void gather(DeviceId leader, ModelId cut, ModelId whole);
   /// A request went on in the whole model so.
   void moved(DeviceId device, const KvMoved& moved);

@@ -189,7 +189,8 @@ class Instance {
   Instant resting_until{};  ///< It did not take a request; it is sent none before.
   bool answered = false;    ///< A request has ended there: it is warm to the last page.
   bool used = false;        ///< A request was sent to it.
-  bool gathers = false;     ///< Of first stages: Gather was said.
+  /// Of first stages: since when the whole model serves here that Gather named last.
+  std::optional<Instant> gathers{};
 
   // Written by Residency, as the stage is.
   LoadReason why = LoadReason::kRequest;  ///< It was brought in.

@@ -73,6 +73,9 @@ TEST(Consolidate, KvOfRequestsInTheStagesMovesToTheWholeBesideTheFirst) {
   const auto why = core.decisions(DecisionKind::kGather);
   ASSERT_EQ(why.size(), 1U);
   EXPECT_THAT(why[0].why, HasSubstr("KV of 1 requests in its stages"));
+  core.at(kA).serving_since += 1s;
+  core.passes();
+  EXPECT_EQ(core.all<TellWorker>().size(), 2U) << "again, where the whole went and came again";
   core.queues.requeue(id);
   core.passes();
   EXPECT_EQ(core.state.requests.at(id).as, kA) << "it goes on in the whole";
