@@ -160,6 +160,15 @@ class Rig {
     FAIL() << "it does not settle";
   }
 
+  /// So many steps, each of which comes back.
+  void settle_some(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      now += 1ms;
+      (void)idle();
+      batch_back();
+    }
+  }
+
   /// The batch that went first is back.
   void batch_back() {
     if (batches_.empty()) {

@@ -25,8 +25,10 @@ std::int64_t full_blocks(const Sequence& sequence, std::int64_t block_tokens) {
 void WorkerCore::Impl::on(const Gather& gather) {
   const auto stages = models_.find(gather.model);
   const auto whole = models_.find(gather.into);
-  if (options_.prefix_cache == 0 || options_.fixed_parts > 0 || stages == models_.end() ||
-      !stages->second.followers || whole == models_.end()) {
+  const bool both_open = stages != models_.end() && stages->second.stage == Stage::kOpen &&
+                         whole != models_.end() && whole->second.stage == Stage::kOpen;
+  if (!both_open || !stages->second.followers || options_.prefix_cache == 0 ||
+      options_.fixed_parts > 0) {
     return;  // Requests end in the stages.
   }
   const auto [at, fresh] = gatherings_.try_emplace(gather.model, Gathering{.into = gather.into});

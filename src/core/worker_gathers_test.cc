@@ -22,11 +22,7 @@ using test::Rig;
 /// The stages have computed some of a request, and the whole model is there.
 void begin(Rig& rig, std::int64_t prompt = 21, std::uint32_t choices = 1) {
   rig.ask(1, prompt, 40, choices);
-  for (int i = 0; i < 8; ++i) {
-    rig.now += 1ms;
-    (void)rig.idle();
-    rig.batch_back();
-  }
+  rig.settle_some(8);
   rig.open(kWhole);
   rig.told_to_gather = true;
   rig.gather();
@@ -96,6 +92,21 @@ TEST(WorkerGathers, WhoHasComputedNothingGoesAtOnce) {
   (void)rig.idle();
   EXPECT_TRUE(rig.waiting.contains(RequestId(1)));
   EXPECT_TRUE(rig.shadows.empty());
+}
+
+TEST(WorkerGathers, AModelThatIsOnItsWayOutGathersNothing) {
+  Rig rig(1);
+  rig.ask(1, 20, 40);
+  rig.settle_some(4);
+  rig.open(kWhole);
+  rig.tell(WorkerMessage{
+      EvictModel{.model = kWhole, .basis = {.epoch = WorkerEpoch(1)}, .mode = EvictMode::kNow}});
+  rig.gather();
+  rig.there.erase(kWhole);
+  rig.tell(ModelClosed{.model = kWhole});
+  (void)rig.idle();
+  EXPECT_TRUE(rig.shadows.empty());
+  EXPECT_TRUE(rig.waiting.empty());
 }
 
 TEST(WorkerGathers, WhatIsHeldForARequestThatDoesNotComeIsLetGo) {
