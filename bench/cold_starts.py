@@ -125,7 +125,7 @@ def play(weights, files, shaped, hosts, stay):
     """One start: what it took, in words of the docstring."""
     with started(files, shaped, hosts, row(hosts), True, stay) as nodes:
         gateway = nodes.gateways[0]
-        stream, cold = first_token(gateway, 40 if hosts == 1 else 800)
+        stream, cold = first_token(gateway, 40 if hosts == 1 else 1600)
         fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
         began, gathered, moved_at, moved = time.monotonic(), 0.0, None, 0
         if hosts > 1:

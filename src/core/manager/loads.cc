@@ -52,7 +52,7 @@ void Loads::wanted(DeviceId device,
 }
 
 void Loads::stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims) {
-  hold({.model = stage.model, .devices = {stage.device}, .victims = victims});
+  hold({.model = stage.model, .victims = victims});  // All of the model comes there soon.
   for (const ModelId victim : victims) {
     residency_.evict(
         stage.device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, stage.model);

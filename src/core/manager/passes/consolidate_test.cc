@@ -34,6 +34,16 @@ TEST(Consolidate, TheWholeModelComesToWhereItsFirstStageRuns) {
   EXPECT_TRUE(core.at(kQuarters).is<Serving>()) << "it goes on meanwhile";
 }
 
+TEST(Consolidate, TheWholeModelComesAsSoonAsTheStagesServe) {
+  FourHosts core;
+  core.want(3s);
+  core.wait(kA);
+  core.passes();
+  core.arrive_all();
+  core.passes();
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+}
+
 TEST(Consolidate, StagesServeUntilTheWholeDoesAndGoWhenTheirRequestsHaveEnded) {
   FourHosts core;
   const RequestId first = core.start_in_stages();
