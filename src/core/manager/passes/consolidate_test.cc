@@ -155,7 +155,19 @@ TEST(Consolidate, IdleModelsMakeRoomForItBesideTheFirstStage) {
   check_invariants(core.state);
 }
 
-TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
+TEST(Consolidate, TheDeviceOfAnotherStageHasItWhereTheFirstLeavesNoRoom) {
+  FourHosts core;
+  core.want(3s);
+  core.wait(kA);
+  core.passes();
+  core.arrive_all();
+  core.at(kQuarters).kv_pages = 15;
+  core.passes();
+  EXPECT_EQ(core.loads(), (Spots{{core.at_host(1), kA}}));
+  check_invariants(core.state);
+}
+
+TEST(Consolidate, AnotherDeviceHasItWhereNoStageLeavesRoom) {
   FourHosts core;
   const DeviceId fifth = core.add_device();
   core.want(3s);
@@ -163,8 +175,9 @@ TEST(Consolidate, AnotherDeviceHasItWhereTheFirstStageLeavesNoRoom) {
   core.passes();
   core.arrive_all();
   core.at(kQuarters).kv_pages = 15;
-  core.pass(5s);
-  core.loading.expire();
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    core.at(core.stage(kQuarters, i), core.at_host(i)).kv_pages = 15;
+  }
   core.passes();
   EXPECT_EQ(core.loads(), (Spots{{fifth, kA}}));
 }
