@@ -36,6 +36,8 @@ LATER = {
         ),
         "of managers and agents: test_partitions.py looks for them",
     ),
+    "heddle_fetch_bytes_total": "counted where models are fetched: test_fetch.py and test_peer_source.py",
+    "heddle_agent_given_bytes": "of agents, which this server has none of",
     "heddle_manager_past_windows": "of managers; test_cluster.py has what comes of it",
     "heddle_device_others_bytes": "a GPU's driver tells it; this server has none",
     "heddle_request_restarts_total": "counted from the first worker that dies under a request",
