@@ -65,8 +65,8 @@ void Claims::advance() {
 void Claims::advance(ModelId id) {
   const ModelState& model = state_.models.at(id);
   const DeviceId leader = *model.claims;
-  const bool wanted = state_.models.at(asked(state_, id)).wanted();
-  if (!wanted || model.removed || state_.now < model.retry_at || !claimable(state_, id, leader)) {
+  if (!model.wanted() || model.removed || state_.now < model.retry_at ||
+      !claimable(state_, id, leader)) {
     cancel(id);
     return;
   }
@@ -149,9 +149,8 @@ void Claims::load_group(ModelId id, DeviceId leader) {
                                 ? ""
                                 : "; " + std::to_string(before.there) + " of its " +
                                       std::to_string(before.shards) + " parts are there";
-  const ModelState& users = state_.models.at(asked(state_, id));
-  out_.note(DecisionKind::kLoad, id, leader, who_waits(users) + "; to itself on " + names + found);
-  const LoadReason why = users.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  out_.note(DecisionKind::kLoad, id, leader, who_waits(model) + "; to itself on " + names + found);
+  const LoadReason why = model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }
