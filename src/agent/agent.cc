@@ -39,19 +39,6 @@ static_assert(kWatchPeriod <= policy::Watchdog::kPeriodMost);
 
 }  // namespace
 
-core::AgentOptions core_options(const AgentSetup& setup) {
-  core::AgentOptions options;
-  options.host_pages = setup.host_pages;
-  options.incarnation = setup.incarnation;
-  for (const DeviceSetup& device : setup.devices) {
-    options.devices.push_back({.id = device.id,
-                               .pages = device.pages,
-                               .copy = device.copy,
-                               .own_memory = device.gpu.has_value()});
-  }
-  return options;
-}
-
 class Agent::Impl {
  public:
   Impl(const asio::any_io_executor& executor,
@@ -129,6 +116,10 @@ class Agent::Impl {
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));
     }
+  }
+
+  void give_kv(rpc::KvAsk ask, KvAnswer answer) {
+    kv_.ask(std::move(ask), true, std::move(answer));
   }
 
   [[nodiscard]] std::vector<core::FetchStatus> fetches() const { return fetcher_.statuses(); }
@@ -250,23 +241,7 @@ class Agent::Impl {
     worker.stats = {};
     worker.ready = false;
     ++worker.lives;
-    const rpc::WorkerHello hello{.device = device,
-                                 .epoch = epoch,
-                                 .name = setup.name,
-                                 .cores = setup.cores,
-                                 .gpu = setup.gpu,
-                                 .page_bytes = setup_.page_bytes,
-                                 .pages = std::move(command.pages),
-                                 .load_bandwidth = setup.load_bandwidth,
-                                 .pace = setup.pace,
-                                 .step = setup.step,
-                                 .log_level = setup_.log_level,
-                                 .log_format = setup_.log_format,
-                                 .event_log = event_log(setup, epoch),
-                                 .prefix_cache = setup.prefix_cache,
-                                 .device_pages = setup.pages,
-                                 .queue = setup.queue,
-                                 .fixed_parts = setup.fixed_parts};
+    const rpc::WorkerHello hello = worker_hello(setup_, setup, epoch, std::move(command.pages));
     auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
     if (!life) {
       log::error("worker cannot be started",
@@ -281,14 +256,6 @@ class Agent::Impl {
     for (const auto& [id, model] : models_) {
       describe(worker, model);
     }
-  }
-
-  /// Each life has a log of its own: a core begins anew with it.
-  [[nodiscard]] std::string event_log(const DeviceSetup& device, WorkerEpoch epoch) const {
-    return setup_.event_log.empty()
-               ? ""
-               : setup_.event_log + ".worker." + std::to_string(device.id.value()) + "." +
-                     std::to_string(epoch.value());
   }
 
   WorkerLife::Handlers life_handlers(WorkerState& worker, WorkerEpoch epoch) {
@@ -316,12 +283,16 @@ class Agent::Impl {
             },
         .on_stats = [&worker](const rpc::WorkerStats& stats) { worker.stats = stats; },
         .on_beat = [&worker](const rpc::Beat& beat) { worker.watch->heard(beat); },
+        .on_kv_ask = [this, device, epoch](rpc::KvAsk ask) { ask_kv(device, epoch, std::move(ask)); },
+        .on_kv_given = [this, device](
+                           rpc::KvGiven given) { kv_.given(device, std::move(given)); },
         .on_exited =
             [this, &worker, epoch](const std::string& how) {
               log::warning("worker ended",
                            {{"device", worker.setup->name}, {"epoch", epoch}, {"how", how}});
               worker.life.reset();
               worker.watch->ended(steady_now());
+              kv_.ended(worker.setup->id);
               const bool killed = how == heddle::describe(ProcessEnd{
                                              .how = ProcessEnd::How::kKilled, .number = SIGKILL});
               hear(
@@ -347,6 +318,25 @@ class Agent::Impl {
         watch();
       }
     });
+  }
+
+  void ask_kv(DeviceId device, WorkerEpoch epoch, rpc::KvAsk ask) {
+    kv_.ask(std::move(ask),
+            false,
+            [this, device, epoch, alive = std::weak_ptr(alive_)](const rpc::KvGiven& given) {
+              if (!alive.expired()) {
+                send_shell(device, epoch, given, {});
+              }
+            });
+  }
+  /// Whether a worker has taken the ask.
+  bool tell_kv(DeviceId device, const rpc::KvAsk& ask) {
+    const auto worker = workers_.find(device);
+    const bool there = worker != workers_.end() && worker->second.ready && worker->second.life;
+    if (there) {
+      worker->second.life->send(ask);
+    }
+    return there;
   }
 
   void greet(WorkerState& worker, WorkerEpoch epoch, const std::optional<Error>& failure) {
@@ -531,6 +521,8 @@ class Agent::Impl {
              send_shell(device, epoch, message, std::move(descriptors));
            },
        .hear = [this](core::AgentEvent event) { hear(std::move(event)); }}};
+  KvExchange kv_{{.tell = [this](DeviceId id, const rpc::KvAsk& ask) { return tell_kv(id, ask); },
+                  .ask_host = handlers_.ask_kv}};
   ReadWatch reads_{};
   asio::steady_timer timer_;
   asio::steady_timer watch_timer_;
@@ -568,6 +560,9 @@ core::ModelsByDevice Agent::models() const {
 }
 void Agent::hear_edges(const EdgeNews& news) {
   std::visit([this](const auto& said) { impl_->hear(said); }, news);
+}
+void Agent::give_kv(rpc::KvAsk ask, KvAnswer answer) {
+  impl_->give_kv(std::move(ask), std::move(answer));
 }
 void Agent::forget_orders() {
   impl_->hear(core::ForgetOrders{});

@@ -10,48 +10,20 @@
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include "agent/agent_setup.h"
 #include "agent/edges.h"
 #include "agent/host_model.h"
 #include "agent/image_fetcher.h"
+#include "agent/kv_exchange.h"
 #include "agent/worker_watch.h"
 #include "base/ids.h"
-#include "base/log.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "core/agent_core.h"
 #include "core/messages.h"
-#include "policy/batching.h"
-#include "policy/device_queue.h"
 #include "rpc/messages.h"
 
 namespace heddle::agent {
-
-/// A device of this host, as configured.
-struct DeviceSetup {
-  DeviceId id{};
-  std::string name{};
-  std::vector<int> cores{};
-  std::optional<int> gpu{};  ///< The CUDA driver's number of it; none: it is part of the host.
-  std::int64_t pages = 0;
-  std::uint64_t load_bandwidth = 0;  ///< [bytes/s]; 0: as fast as it goes.
-  bool copy = false;                 ///< Always so with a GPU.
-  rpc::Pace pace{};
-  policy::StepOptions step{};
-  std::int64_t prefix_cache = 0;                               ///< As core::WorkerOptions has it.
-  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;  ///< Likewise.
-  std::int64_t fixed_parts = 0;                                ///< Likewise.
-};
-
-struct AgentSetup {
-  std::size_t page_bytes = 0;   ///< Of the arena and of every device.
-  std::int64_t host_pages = 0;  ///< Budget of the host cache.
-  std::vector<DeviceSetup> devices{};
-  log::Level log_level = log::Level::kInfo;  ///< Of the workers.
-  log::Format log_format = log::Format::kText;
-  std::string event_log{};        ///< Workers append .worker.DEVICE.EPOCH; empty: no log.
-  std::uint64_t incarnation = 0;  ///< As core::AgentOptions has it.
-  FetchSetup fetch{};
-};
 
 /// What is wanted of an agent.
 using AgentOrder = std::variant<core::LoadOn,
@@ -62,9 +34,6 @@ using AgentOrder = std::variant<core::LoadOn,
                                 core::Borrow,
                                 core::Repay>;
 
-/// What AgentCore decides by, which a replay of its events needs too.
-[[nodiscard]] core::AgentOptions core_options(const AgentSetup& setup);
-
 /// One host's part of the system, live: the arena, one worker process per device and the link to
 /// it, the reader of images. AgentCore decides; this does it and reports back. Loop thread only;
 /// the loop outlives it, and handlers are never called from within a call to it.
@@ -73,6 +42,8 @@ class Agent {
   struct Handlers {
     /// Outlives the agent. Null: there are no other hosts.
     EdgePort* edges = nullptr;
+    /// As KvExchange has it.
+    std::function<void(const rpc::KvAsk&, KvAnswer)> ask_kv{};
     /// For the manager's core.
     std::function<void(core::ManagerEvent)> on_event{};
     /// Tokens of one step of a worker's life, for the owner of the records.
@@ -110,6 +81,8 @@ class Agent {
   void carry_out(const AgentOrder& order);
   /// What becomes of edges that it wanted connected.
   void hear_edges(const EdgeNews& news);
+  /// Another host asks for KV of a device of this one; it is answered in any case.
+  void give_kv(rpc::KvAsk ask, KvAnswer answer);
   /// Whoever ordered is gone: drops what was ordered and no worker was told of.
   void forget_orders();
   /// As AgentCore has them.

@@ -85,6 +85,10 @@ void WorkerLife::hear(rpc::Frame frame) {
     handlers_.on_hello(ack->failure);
   } else if (const auto* beat = std::get_if<rpc::Beat>(&message->body)) {
     handlers_.on_beat(*beat);
+  } else if (auto* ask = std::get_if<rpc::KvAsk>(&message->body)) {
+    handlers_.on_kv_ask(std::move(*ask));
+  } else if (auto* given = std::get_if<rpc::KvGiven>(&message->body)) {
+    handlers_.on_kv_given(std::move(*given));
   } else {
     handlers_.on_stats(std::get<rpc::WorkerStats>(message->body));
   }

@@ -28,6 +28,8 @@ class WorkerLife {
     std::function<void(core::WorkerReport, std::vector<rpc::Descriptor>)> on_report{};
     std::function<void(const rpc::WorkerStats&)> on_stats{};
     std::function<void(const rpc::Beat&)> on_beat{};
+    std::function<void(rpc::KvAsk)> on_kv_ask{};
+    std::function<void(rpc::KvGiven)> on_kv_given{};
     /// The process has been reaped and all that it said was heard. Nothing follows.
     std::function<void(const std::string& how)> on_exited{};
   };

@@ -289,6 +289,7 @@ inline void fields(Fields& v, Dispatch& x) {
   v(4, "tokens", x.tokens, kCount);
   v(6, "due", x.due);
   v(7, "as", x.as);
+  v(8, "kv", x.kv);
 }
 
 inline void fields(Fields& v, Hold& x) {

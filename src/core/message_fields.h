@@ -273,6 +273,13 @@ inline void fields(Fields& v, SubmitChoice& x) {
   v(2, "params", x.params);
 }
 
+inline void fields(Fields& v, KvSource& x) {
+  v.type("KvSource");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "host", x.host);
+}
+
 inline void fields(Fields& v, Submit& x) {
   v.message(11, "Submit");
   v(1, "request", x.request);
@@ -284,6 +291,7 @@ inline void fields(Fields& v, Submit& x) {
   v(7, "priority", x.priority);
   v(8, "client", x.client);
   v(9, "cache_salt", x.cache_salt);
+  v(10, "kv", x.kv);
 }
 
 inline void fields(Fields& v, CancelRequest& x) {
@@ -295,6 +303,7 @@ inline void fields(Fields& v, RecallRequests& x) {
   v.message(27, "RecallRequests");
   v(1, "model", x.model);
   v(2, "most", x.most, kCount);
+  v(3, "begun", x.begun);
 }
 
 inline void fields(Fields& v, Gather& x) {
@@ -372,6 +381,7 @@ inline void fields(Fields& v, KvMoved& x) {
   v(1, "model", x.model);
   v(2, "tokens", x.tokens);
   v(3, "computed", x.computed);
+  v(4, "request", x.request);
 }
 
 inline void fields(Fields& v, RequestFailed& x) {

@@ -203,6 +203,15 @@ struct SubmitChoice {
   spec::SamplingParams params{};     ///< `params.choice` names it.
 };
 
+/// Who has KV of a request in its cached prefixes, as it ran there: the model, or of a cut one of
+/// the stages.
+struct KvSource {
+  DeviceId device{};
+  ModelId model{};
+  GroupHost host{};  ///< Whose device it is; put in by who knows where hosts are.
+  friend bool operator==(const KvSource&, const KvSource&) = default;
+};
+
 /// Run the unfinished choices of a request.
 struct Submit {
   RequestId request{};
@@ -214,6 +223,8 @@ struct Submit {
   std::int32_t priority = 0;  ///< Lower goes first.
   std::uint64_t client = 0;   ///< RequestRecord::client.
   std::string cache_salt{};   ///< Only requests of the same salt share cached prefixes.
+  /// Together these have KV of all layers, perhaps. It is a hint: what cannot be had is computed.
+  std::vector<KvSource> kv{};
 };
 
 /// Forget a request. Nothing of it is said after the step that runs now.
@@ -227,6 +238,7 @@ struct CancelRequest {
 struct RecallRequests {
   ModelId model{};
   std::int64_t most = 0;
+  bool begun = false;  ///< Those that run as well: what they have computed stays a cached prefix.
   friend bool operator==(const RecallRequests&, const RecallRequests&) = default;
 };
 
@@ -351,11 +363,13 @@ struct RequestReturned {
   bool recalled = false;
 };
 
-/// A request that Gather had given up goes on in the whole model.
+/// A request that Gather had given up goes on in the whole model; or one that was submitted with
+/// sources of KV has had from them what it could.
 struct KvMoved {
   ModelId model{};             ///< The whole.
   std::uint64_t tokens = 0;    ///< That it found the KV of.
-  std::uint64_t computed = 0;  ///< That the stages had computed, and that are computed again.
+  std::uint64_t computed = 0;  ///< That were computed before, and that are computed again.
+  RequestId request{};  ///< Of the latter, said once all its choices have; else of one of them.
   friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
 

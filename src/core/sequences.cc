@@ -25,7 +25,8 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .begun = generated > 0,
                       .compiling = choice.params.grammar.constrains(),
                       .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
-                      .remaining = choice.params.max_tokens - generated};
+                      .remaining = choice.params.max_tokens - generated,
+                      .kv = submit.kv};
     by_request_[submit.request].insert(id);
     added.push_back(id);
   }
@@ -78,6 +79,7 @@ void Sequences::preempt(SequenceId id, Instant now) {
   sequence.begun = true;
   sequence.admitted = sequence.in_pipe = false;
   sequence.computed = sequence.away = sequence.tried = 0;
+  end_fetch(id);
 }
 
 void Sequences::pack(SequenceId id) {
@@ -85,6 +87,7 @@ void Sequences::pack(SequenceId id) {
   sequence.computed = sequence.away = sequence.tried = 0;
   sequence.in_pipe = false;
   sequence.packed = true;
+  end_fetch(id);
 }
 
 void Sequences::set_in_pipe(SequenceId id) {
@@ -107,6 +110,26 @@ void Sequences::take_prefix(SequenceId id, std::int64_t computed) {
   if (found != sequences_.end()) {
     HEDDLE_CHECK(found->second.computed == 0 && computed < found->second.tokens);
     found->second.computed = computed;
+  }
+}
+
+void Sequences::begin_fetch(SequenceId id, Instant until) {
+  Sequence& sequence = sequences_.at(id);
+  HEDDLE_CHECK(sequence.admitted && !sequence.kv.empty() && !sequence.fetches);
+  sequence.fetches = until;
+}
+
+void Sequences::fetched(SequenceId id, std::int64_t computed) {
+  Sequence& sequence = sequences_.at(id);
+  HEDDLE_CHECK(sequence.admitted && computed < sequence.tokens);
+  sequence.computed = computed;
+}
+
+void Sequences::end_fetch(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) {
+    found->second.fetches.reset();
+    found->second.kv.clear();
   }
 }
 

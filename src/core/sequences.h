@@ -37,6 +37,8 @@ struct Sequence {
   bool packed = false;                 ///< Computes all itself, on as few pages as can be.
   std::int64_t away = 0;               ///< Of `computed`, how many are guests of another device.
   std::int64_t tried = 0;              ///< `computed` when it was last asked to move more of them.
+  std::vector<KvSource> kv{};          ///< Who may have KV of it, until it was asked for.
+  std::optional<Instant> fetches{};    ///< It waits for that KV, no longer than until then.
   std::optional<Instant> preempted{};  ///< When first since its last token; none: not since then.
 
   /// It could be admitted.
@@ -66,6 +68,12 @@ class Sequences {
   void set_away(SequenceId id, std::int64_t tokens);
   /// It begins with `computed` tokens of a cached prefix. Ignored if it is gone.
   void take_prefix(SequenceId id, std::int64_t computed);
+  /// It waits for KV of others until then, in no plan.
+  void begin_fetch(SequenceId id, Instant until);
+  /// So many of its tokens have KV by now: none where what has come is of no use.
+  void fetched(SequenceId id, std::int64_t computed);
+  /// It goes on with what it has. Ignored if it is gone.
+  void end_fetch(SequenceId id);
 
   [[nodiscard]] const Sequence* find(SequenceId id) const;
   [[nodiscard]] std::vector<SequenceId> of_request(RequestId request) const;

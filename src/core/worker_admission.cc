@@ -142,8 +142,27 @@ void WorkerCore::Impl::admit_by_deadline() {
   admit_first_if_none();
 }
 
-/// Whoever has pages here stays with them.
+/// The oldest, as others have less to lose. Without cached prefixes they would lose all.
+void WorkerCore::Impl::recall_begun(const RecallRequests& recall) {
+  std::set<std::tuple<Instant, RequestId>> by_age;
+  for (const RequestId request : sequences_.requests_of(recall.model)) {
+    const std::vector<SequenceId> choices = sequences_.of_request(request);
+    by_age.emplace(sequences_.find(choices.front())->arrived, request);
+  }
+  std::int64_t left = options_.prefix_cache > 0 ? recall.most : 0;
+  for (const auto& [arrived, request] : by_age) {
+    if (left-- > 0) {
+      give_back(request, true);
+    }
+  }
+}
+
+/// Whoever has pages here stays with them, unless it may take what it has along.
 void WorkerCore::Impl::on(const RecallRequests& recall) {
+  if (recall.begun) {
+    recall_begun(recall);
+    return;
+  }
   DeviceReport shortage;
   tell_shortage(shortage);
   std::set<std::tuple<Instant, SequenceId, RequestId>> waiting;

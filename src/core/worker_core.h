@@ -162,6 +162,13 @@ struct KvGathered {
   bool failed = false;
   KvCounted counted{};
 };
+/// What FetchKv has come to: so many first tokens of the sequence have KV now.
+struct KvFetched {
+  SequenceId sequence{};
+  std::int64_t computed = 0;
+  bool done = false;  ///< No more is to be had.
+  KvCounted counted{};
+};
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
@@ -193,6 +200,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  PipeLeft,
                                  PipeReturned,
                                  KvGathered,
+                                 KvFetched,
                                  StepDone,
                                  EngineIdle>;
 
@@ -320,6 +328,16 @@ struct GatherKv {
 struct EndGather {
   SequenceId sequence{};
 };
+/// Ask `from` for the next part of the KV of an admitted sequence, and put it there (engine::KvShares).
+/// Answered by KvFetched, also where somebody is gone.
+struct FetchKv {
+  SequenceId sequence{};
+  std::vector<KvSource> from{};
+};
+/// The sequence waits for no more of it: it goes on with what it has. Answered by KvCounted.
+struct EndFetch {
+  SequenceId sequence{};
+};
 /// Engine::remove_sequence.
 struct RemoveSequence {
   SequenceId sequence{};
@@ -357,6 +375,8 @@ using WorkerCommand = std::variant<AdoptPages,
                                    ReservePipe,
                                    GatherKv,
                                    EndGather,
+                                   FetchKv,
+                                   EndFetch,
                                    RemoveSequence,
                                    RunStep,
                                    Report>;

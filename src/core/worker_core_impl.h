@@ -88,8 +88,8 @@ using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
 /// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
-/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, sequences
-/// and steps are in worker_steps.cc.
+/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, KV that other
+/// devices have in worker_fetches.cc, sequences and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -152,6 +152,7 @@ class WorkerCore::Impl {
   void on(const PipeLeft& left);
   void on(const PipeReturned& returned);
   void on(const KvGathered& gathered);
+  void on(const KvFetched& fetched);
   void on(const StepDone& done);
   void on(const EngineIdle& idle);
 
@@ -214,6 +215,11 @@ class WorkerCore::Impl {
   bool tell_moved();
   [[nodiscard]] bool is_held(const Sequence& sequence) const;
   [[nodiscard]] bool has_kv(ModelId model) const;
+
+  // KV that other devices have.
+  void recall_begun(const RecallRequests& recall);
+  void begin_fetch(const Sequence& sequence);
+  void end_fetch(SequenceId id);
 
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,

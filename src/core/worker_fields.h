@@ -192,6 +192,25 @@ inline void fields(Fields& v, KvGathered& x) {
   v(7, "counted", x.counted);
 }
 
+inline void fields(Fields& v, FetchKv& x) {
+  v.message(224, "FetchKv");
+  v(1, "sequence", x.sequence);
+  v(2, "from", x.from);
+}
+
+inline void fields(Fields& v, EndFetch& x) {
+  v.message(225, "EndFetch");
+  v(1, "sequence", x.sequence);
+}
+
+inline void fields(Fields& v, KvFetched& x) {
+  v.message(226, "KvFetched");
+  v(1, "sequence", x.sequence);
+  v(2, "computed", x.computed, kCount);
+  v(3, "done", x.done);
+  v(4, "counted", x.counted);
+}
+
 inline void fields(Fields& v, EngineIdle& /*x*/) {
   v.message(50, "EngineIdle");
 }

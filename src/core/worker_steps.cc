@@ -91,6 +91,11 @@ void WorkerCore::Impl::on(const Submit& submit) {
     add.tokens.insert(add.tokens.end(), choice.generated.begin(), choice.generated.end());
     act(std::move(add));
   }
+  if (!submit.kv.empty() && (options_.prefix_cache == 0 || options_.fixed_parts > 0)) {
+    for (const SequenceId id : added) {
+      end_fetch(id);  // It does not look for any.
+    }
+  }
   note_arrival(submit);
   settle_leases(submit.model);
 }
@@ -237,7 +242,7 @@ std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
   std::vector<policy::SequenceView> views = sequences_.step_views(runnable());
   std::erase_if(views, [this](const policy::SequenceView& view) {
     const Sequence& sequence = *sequences_.find(view.id);
-    return waits_for_prompt(sequence) || is_held(sequence);
+    return waits_for_prompt(sequence) || is_held(sequence) || sequence.fetches;
   });
   take_turns(views);
   return views;
@@ -286,6 +291,10 @@ void WorkerCore::Impl::on(const PrefixesTaken& taken) {
   for (const PrefixTaken& prefix : taken.sequences) {
     sequences_.take_prefix(prefix.sequence, prefix.computed);
     note_found(prefix);
+    const Sequence* sequence = sequences_.find(prefix.sequence);
+    if (sequence != nullptr && !sequence->kv.empty()) {
+      begin_fetch(*sequence);
+    }
   }
 }
 

@@ -270,6 +270,7 @@ std::int64_t Engine::Impl::take_prefix(SequenceId id) {
 
 void Engine::Impl::preempt(SequenceId id) {
   Sequence& own = sequence(id);
+  fetches_.erase(id);
   forget_ahead(own);
   forget_in_pipe(own);
   mutable_model(own.start.model).kv.clear(own.kv);

@@ -87,6 +87,7 @@ struct EngineOptions {
 
 class Gathers;
 class Guests;
+class KvShares;
 class Pipes;
 
 /// How well the prefix cache does, for one model since the engine began.
@@ -175,6 +176,8 @@ class Engine {
   [[nodiscard]] Guests guests();
   /// The stages of pipelines among its models. Likewise.
   [[nodiscard]] Pipes pipes();
+  /// KV that sequences have from other engines, and these from here. Likewise.
+  [[nodiscard]] KvShares kv_shares();
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
@@ -213,6 +216,7 @@ class Engine {
  private:
   friend class Gathers;
   friend class Guests;
+  friend class KvShares;
   friend class Pipes;
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);

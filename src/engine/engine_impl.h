@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/gather.h"
 #include "engine/image_gate.h"
+#include "engine/kv_share.h"
 #include "engine/model_kv.h"
 #include "engine/pass.h"
 #include "engine/sequence.h"
@@ -117,6 +118,7 @@ class Engine::Impl {
 
  private:
   friend class Gathers;
+  friend class KvShares;
 
   /// A pass that was enqueued and whose results were not taken yet.
   struct Flight {
@@ -166,6 +168,22 @@ class Engine::Impl {
   Result<KvPiece> ask_piece(Gather& gather, const Sequence& own, std::int64_t end);
   [[nodiscard]] bool is_whole(const KvPiece& piece, const Gather& gather) const;
   void take_in(Gather& gather, const Gather::Asked& asked, const std::vector<std::int64_t>& others);
+
+  /// KV of a sequence that comes from others.
+  struct Fetch {
+    std::int64_t goal = 0;   ///< What they may have of it.
+    std::int64_t there = 0;  ///< Positions that have come, and what was here before.
+    /// Per group: the last position, and one more, that lacks something.
+    std::vector<std::int64_t> incomplete{};
+  };
+
+  // KV from others and for others, in kv_share.cc.
+  Result<KvPart> give_kv(const KvWanted& wanted);
+  std::optional<KvWanted> wanted_kv(SequenceId id);
+  Result<KvHave> put_kv(SequenceId id, std::vector<KvPart> parts);
+  Result<bool> copy_parts(const std::vector<KvPart>& parts, Sequence& own, Fetch& fetch);
+  [[nodiscard]] static bool goes_on_from(const Fetch& fetch, const KvPlan& plan);
+  std::int64_t end_fetch(SequenceId id);
 
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
@@ -221,6 +239,7 @@ class Engine::Impl {
   std::map<SequenceId, Sequence> sequences_{};
   std::map<SequenceId, Gather> gathers_{};
   std::uint64_t pieces_asked_ = 0;
+  std::map<SequenceId, Fetch> fetches_{};
   StepGraphs graphs_{};
   std::array<Pass, 2> passes_;     ///< One runs while the next is enqueued.
   std::optional<Flight> ahead_{};  ///< Enqueued before the step that asks for it.

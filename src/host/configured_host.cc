@@ -331,6 +331,10 @@ void ConfiguredHost::hear_edges(const agent::EdgeNews& news) {
   host_->hear_edges(news);
 }
 
+void ConfiguredHost::give_kv(rpc::KvAsk ask, agent::KvAnswer answer) {
+  host_->give_kv(std::move(ask), std::move(answer));
+}
+
 void ConfiguredHost::forget_orders() {
   host_->forget_orders();
 }

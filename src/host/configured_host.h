@@ -65,6 +65,7 @@ class ConfiguredHost final : public LocalHostPort {
 
   /// As agent::Agent has it.
   void hear_edges(const agent::EdgeNews& news);
+  void give_kv(rpc::KvAsk ask, agent::KvAnswer answer);
   /// Of what open() has found last.
   void set_models(const std::vector<Assignment>& models) override;
   void set_holders(const std::vector<Holder>& holders) override;

@@ -51,6 +51,7 @@ external::EngineHost::Handlers Host::engine_handlers() {
 
 agent::Agent::Handlers Host::agent_handlers() {
   return {.edges = handlers_.edges,
+          .ask_kv = handlers_.ask_kv,
           .on_event = handlers_.on_event,
           .on_tokens = handlers_.on_tokens,
           .on_told = handlers_.on_told,
@@ -92,6 +93,10 @@ void Host::carry_out(const HostOrder& order) {
 
 void Host::hear_edges(const agent::EdgeNews& news) {
   agent_->hear_edges(news);
+}
+
+void Host::give_kv(rpc::KvAsk ask, agent::KvAnswer answer) {
+  agent_->give_kv(std::move(ask), std::move(answer));
 }
 
 void Host::forget_orders() {

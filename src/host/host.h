@@ -41,6 +41,8 @@ struct HostModels {
 struct HostHandlers {
   /// As agent::Agent::Handlers has it.
   agent::EdgePort* edges = nullptr;
+  /// Likewise.
+  std::function<void(const rpc::KvAsk&, agent::KvAnswer)> ask_kv{};
   /// As agent::FetchSetup has these. May be empty.
   std::shared_ptr<agent::FetchLink> link{};
   std::function<std::shared_ptr<fetch::Peer>(const core::GroupHost&)> find_peer{};
@@ -77,6 +79,7 @@ class Host {
   void carry_out(const HostOrder& order);
   /// As Agent has it.
   void hear_edges(const agent::EdgeNews& news);
+  void give_kv(rpc::KvAsk ask, agent::KvAnswer answer);
   /// As LocalHostPort has it. External engines go on with what was ordered.
   void forget_orders();
   [[nodiscard]] core::ModelsByDevice models() const;

@@ -388,7 +388,14 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       found->second->carry_out(command);
     }
   }
-  void execute(const core::Dispatch& command) { tell_front(command); }
+  /// Those who have KV of a request are asked by its worker, which has to know where they are.
+  void execute(core::Dispatch& command) {
+    for (core::KvSource& source : command.kv) {
+      std::optional<core::GroupHost> there = hosts_.sharing(host_of(source.device));
+      source.host = there ? std::move(*there) : core::GroupHost();
+    }
+    tell_front(command);
+  }
   void execute(const core::Hold& command) { tell_front(command); }
   void execute(const core::FailRequest& command) { tell_front(command); }
 

@@ -16,6 +16,7 @@
 #include "remote/cache_service.h"
 #include "remote/engine_service.h"
 #include "remote/host_service.h"
+#include "remote/kv_links.h"
 #include "remote/peer_caches.h"
 #include "remote/pipe_edges.h"
 #include "store/text_files.h"
@@ -48,11 +49,16 @@ class AgentNode::Impl {
     caches_.emplace(executor_, host::fetch_options(config_).places, link);
     edges_.emplace(
         executor_, self_.self, [this](const agent::EdgeNews& news) { host_->hear_edges(news); });
+    kv_.emplace(executor_, self_.self, [this](rpc::KvAsk ask, agent::KvAnswer answer) {
+      host_->give_kv(std::move(ask), std::move(answer));
+    });
     auto host = host::ConfiguredHost::create(
         executor_,
         config_,
         {.id = id, .name = self_.name, .incarnation = self_.self.incarnation},
         {.edges = &*edges_,
+         .ask_kv = [this](const rpc::KvAsk& ask,
+                          agent::KvAnswer answer) { kv_->ask(ask, std::move(answer)); },
          .link = link,
          .find_peer = [this](const core::GroupHost& host) { return peers_->peer(host); },
          .on_event = [this](core::ManagerEvent event) { service_->heard(std::move(event)); },
@@ -199,6 +205,8 @@ class AgentNode::Impl {
       edges_->take(std::move(link), peer);
     } else if (peer.use == rpc::LinkUse::kFiles && peer.identity.role == net::Role::kAgent) {
       caches_->take(std::move(link), peer);
+    } else if (peer.use == rpc::LinkUse::kKv && peer.identity.role == net::Role::kAgent) {
+      kv_->take(std::move(link), peer);
     } else {
       service_->take(std::move(link), peer);
     }
@@ -255,6 +263,7 @@ class AgentNode::Impl {
   std::optional<remote::PipeEdges> edges_{};   ///< Outlives the host,
   std::optional<remote::PeerCaches> peers_{};  ///< likewise.
   std::optional<remote::CacheService> caches_{};
+  std::optional<remote::KvLinks> kv_{};  ///< Outlives the host, likewise.
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.
   std::optional<remote::EngineService> engines_{};

@@ -31,6 +31,7 @@ enum class LinkUse : std::uint8_t {
   kEngines,  ///< A gateway's connections to external engines of a host.
   kPipes,    ///< From an agent to another: what a stage sends to the one behind it.
   kFiles,    ///< From an agent to another: what it asks for of the other's cache.
+  kKv,       ///< Likewise: KV that workers ask each other for.
 };
 
 /// The first frame each way: who speaks. The first three are what its certificate says.

@@ -271,6 +271,27 @@ inline void fields(Fields& v, Beat& x) {
   });
 }
 
+inline void fields(Fields& v, KvAsk& x) {
+  v.message(227, "KvAsk");
+  v(1, "ask", x.ask);
+  v(2, "from", x.from);
+  v(3, "cache_salt", x.cache_salt);
+  v(4, "tokens", x.tokens);
+  v(5, "begin", x.begin, kCount);
+  v(6, "end", x.end, kCount);
+}
+
+inline void fields(Fields& v, KvGiven& x) {
+  v.message(228, "KvGiven");
+  v(1, "ask", x.ask);
+  v(2, "prefix", x.prefix, kCount);
+  v(3, "begin", x.begin, kCount);
+  v(4, "end", x.end, kCount);
+  v(5, "first_layer", x.first_layer, kCount);
+  v(6, "from", x.from, kCount);
+  v(7, "bytes", x.bytes);
+}
+
 inline void fields(Fields& v, ToServe& x) {
   v.type("ToServe");
   v(1, "epoch", x.epoch);

@@ -127,6 +127,30 @@ struct MeetHost {
   friend bool operator==(const MeetHost&, const MeetHost&) = default;
 };
 
+/// A worker asks another for KV (engine::KvWanted), whose agent answers in any case. From the worker
+/// that wants it to its agent, and from an agent to the worker that may have it. Each numbers its
+/// own.
+struct KvAsk {
+  std::uint64_t ask = 0;
+  core::KvSource from{};
+  std::string cache_salt{};
+  std::vector<TokenId> tokens{};
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  friend bool operator==(const KvAsk&, const KvAsk&) = default;
+};
+/// The answer: engine::KvPart in the words of this layer. Without positions: nobody has it.
+struct KvGiven {
+  std::uint64_t ask = 0;
+  std::int64_t prefix = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t first_layer = 0;
+  std::vector<std::int64_t> from{};
+  std::string bytes{};
+  friend bool operator==(const KvGiven&, const KvGiven&) = default;
+};
+
 /// End the process; nothing of it needs saving.
 struct Shutdown {};
 
@@ -139,6 +163,8 @@ using ToWorker = std::variant<WorkerHello,
                               ShareGuests,
                               GuestMemory,
                               MeetHost,
+                              KvAsk,
+                              KvGiven,
                               core::WorkerMessage,
                               Shutdown>;
 
@@ -233,7 +259,7 @@ struct Beat {
 /// What a worker says, with the life that says it.
 struct ToServe {
   WorkerEpoch epoch{};
-  std::variant<HelloAck, core::WorkerReport, WorkerStats, Beat> body{};
+  std::variant<HelloAck, core::WorkerReport, WorkerStats, Beat, KvAsk, KvGiven> body{};
 };
 
 [[nodiscard]] std::string encode(const ToWorker& message);

@@ -177,6 +177,7 @@ void Front::carry_out(const core::Dispatch& command) {
   }
   core::Submit submission = RequestTable::submission(*entry->record, command.due, now);
   submission.model = command.as.value_or(submission.model);
+  submission.kv = command.kv;
   hosts_.send(place, std::move(submission));
 }
 

@@ -303,6 +303,15 @@ void Worker::perform(const core::TakePrefixes& command) {
   answers_.emplace_back(taken);
 }
 
+/// Nobody has any: workers here do not ask each other.
+void Worker::perform(const core::FetchKv& command) {
+  idle_said_ = false;
+  answers_.emplace_back(core::KvFetched{.sequence = command.sequence,
+                                        .computed = sequences_.at(command.sequence).computed,
+                                        .done = true,
+                                        .counted = kv_.counted()});
+}
+
 void Worker::perform(const core::TrimCached& command) {
   kv_.trim(command.keep);
 }

@@ -140,6 +140,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::ReservePipe& /*command*/) {}  // No model here is a stage.
   void perform(const core::GatherKv& /*command*/) {}
   void perform(const core::EndGather& /*command*/) {}
+  void perform(const core::FetchKv& command);
+  void perform(const core::EndFetch& /*command*/) {}
   void perform(const core::RemoveSequence& command);
   void perform(const core::RunStep& command);
   void perform(const core::Report& command);

@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "engine/gather.h"
+#include "engine/kv_share.h"
 #include "memory/page_pool.h"
 #include "memory/window.h"
 #include "rpc/messages.h"
@@ -45,7 +46,8 @@ struct Peer {
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
-/// sequences is in executor_sequences.cc, with stages of pipelines in executor_pipes.cc.
+/// sequences is in executor_sequences.cc, with stages of pipelines in executor_pipes.cc, with KV of
+/// other workers in executor_kv.cc.
 class DeviceExecutor {
  public:
   struct Options {
@@ -64,6 +66,9 @@ class DeviceExecutor {
     /// A report for the other side; called in the engine thread, but for PagesReturned, which may
     /// come in the mapper's.
     std::function<void(core::WorkerReport)> on_report{};
+    /// KV that another worker may have is asked for; called in the engine thread. Answered by
+    /// hear_kv().
+    std::function<void(rpc::KvAsk)> on_kv_ask{};
     /// Whether something waits for the engine thread that a step for want of weights should not
     /// hold up. May be empty: nothing does.
     std::function<bool()> has_news{};
@@ -112,6 +117,11 @@ class DeviceExecutor {
                           std::vector<core::WorkerEvent>& events);
   /// Another stage has gone.
   void leave_pipe(std::uint64_t pipe, std::vector<core::WorkerEvent>& events);
+
+  /// Somebody has answered on_kv_ask. An error as carry_out() has it; likewise of the next.
+  Result<void> hear_kv(rpc::KvGiven given, std::vector<core::WorkerEvent>& events);
+  /// What there is here of what another worker asks for.
+  Result<rpc::KvGiven> give_kv(const rpc::KvAsk& ask);
 
   /// Appends KvCounted where commands since the last call have changed what there is of KV.
   void count_kv(std::vector<core::WorkerEvent>& events);
@@ -179,6 +189,8 @@ class DeviceExecutor {
   void execute(const core::ReservePipe& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::GatherKv& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::EndGather& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::FetchKv& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::EndFetch& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
@@ -199,6 +211,9 @@ class DeviceExecutor {
   void tell_gathered(core::SequenceId sequence,
                      const engine::GatherState& state,
                      std::vector<core::WorkerEvent>& events);
+  void tell_fetched(core::SequenceId sequence,
+                    const engine::KvHave& have,
+                    std::vector<core::WorkerEvent>& events);
   Result<void> run_stage(engine::PipeBatch& batch);
   Result<void> finish(const engine::PipeBatch& batch, std::vector<core::WorkerEvent>& events);
   void send_batches(std::vector<engine::PipeBatch>& batches, core::StepDone& done);
@@ -225,6 +240,14 @@ class DeviceExecutor {
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
   std::optional<Error> lost_{};
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
+  /// What others were asked for of a sequence, and have not answered.
+  struct KvAsks {
+    std::uint64_t first = 0;  ///< Number of the first ask.
+    std::int64_t open = 0;    ///< That wait for an answer.
+    std::vector<engine::KvPart> parts{};
+  };
+  std::map<core::SequenceId, KvAsks> kv_asks_{};
+  std::uint64_t kv_asked_ = 0;
   std::unique_ptr<Pipe> pipe_{};
   std::map<std::int64_t, core::PipeShare> followers_{};  ///< Of a leader, by stage, as they say so.
   rpc::WorkerStats stats_{};

@@ -120,6 +120,10 @@ Result<std::unique_ptr<DeviceExecutor>> EngineLoop::make_executor() {
       {.on_event = [this](core::WorkerEvent event) { push(std::move(event)); },
        .on_compiled = [this](core::SequenceId id) { push(Compiled{id}); },
        .on_report = [this](core::WorkerReport said) { report(std::move(said)); },
+       .on_kv_ask =
+           [this](rpc::KvAsk ask) {
+             outbox_.send({.epoch = hello_.epoch, .body = std::move(ask)});
+           },
        .has_news = [this] { return inbox_.has(&is_news); },
        .on_lost = [](const Error& error) { give_up(error); }});
 }
@@ -161,11 +165,27 @@ void EngineLoop::take_in(Input input) {
     std::vector<core::WorkerEvent> said;
     executor_->leave_pipe(gone->pipe, said);
     tell_core(std::move(said));
+  } else if (const auto* ask = std::get_if<rpc::KvAsk>(&input)) {
+    give_kv(*ask);
+  } else if (auto* given = std::get_if<rpc::KvGiven>(&input)) {
+    std::vector<core::WorkerEvent> said;
+    if (const auto done = executor_->hear_kv(std::move(*given), said); !done) {
+      give_up(done.error());
+    }
+    tell_core(std::move(said));
   } else if (auto* followed = std::get_if<Followed>(&input)) {
     if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
       give_up(done.error());
     }
   }
+}
+
+void EngineLoop::give_kv(const rpc::KvAsk& ask) {
+  Result<rpc::KvGiven> given = executor_->give_kv(ask);
+  if (!given) {
+    give_up(given.error());
+  }
+  outbox_.send({.epoch = hello_.epoch, .body = std::move(*given)});
 }
 
 /// What another device lends and this one cannot use goes back without a word to the core.
@@ -229,7 +249,7 @@ void EngineLoop::carry_out(std::vector<core::WorkerCommand>& commands,
 void EngineLoop::report(core::WorkerReport report) {
   const bool of_device = std::holds_alternative<core::DeviceReport>(report);
   if (const auto* moved = std::get_if<core::KvMoved>(&report)) {
-    log::info("a request went from the stages of its model to the whole of it",
+    log::info("a request goes on here with KV that was computed elsewhere",
               {{"kv_tokens", moved->tokens}, {"computed_again", moved->computed}});
   }
   outbox_.send({.epoch = hello_.epoch, .body = std::move(report)});

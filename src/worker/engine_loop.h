@@ -43,6 +43,8 @@ class EngineLoop {
     push(FromStage{.pipe = pipe, .payload = std::move(payload)});
   }
   void hear_stage_gone(std::uint64_t pipe) { push(StageGone{pipe}); }
+  void hear(rpc::KvAsk ask) { push(std::move(ask)); }
+  void hear(rpc::KvGiven given) { push(std::move(given)); }
   void hear(Peer peer) { push(std::move(peer)); }
   void hear(GuestHost host) { push(std::move(host)); }
   void hear(GuestMemory memory) { push(std::move(memory)); }
@@ -79,6 +81,8 @@ class EngineLoop {
                              FromStage,
                              StageGone,
                              Compiled,
+                             rpc::KvAsk,
+                             rpc::KvGiven,
                              Peer,
                              GuestHost,
                              GuestMemory,
@@ -96,6 +100,7 @@ class EngineLoop {
   void tell_core(core::WorkerEvent event);
   void take_in(Input input);
   void take_in(core::WorkerMessage message);
+  void give_kv(const rpc::KvAsk& ask);
   void tell_core(std::vector<core::WorkerEvent> events);
   /// Runs a step if there is one to run.
   [[nodiscard]] bool step();

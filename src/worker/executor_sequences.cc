@@ -107,6 +107,7 @@ void DeviceExecutor::count_kv(std::vector<core::WorkerEvent>& events) {
 
 void DeviceExecutor::execute(const core::PreemptSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
+  kv_asks_.erase(command.sequence);
   engine_->preempt(command.sequence);
   kv_changed_ = true;
 }
@@ -179,6 +180,7 @@ void DeviceExecutor::execute(const core::RemoveSequence& command,
 }
 
 void DeviceExecutor::remove(core::SequenceId id) {
+  kv_asks_.erase(id);
   if (compiling_.erase(id) > 0) {
     grammars_->forget(id);
   } else if (refused_.erase(id) == 0) {

@@ -143,6 +143,10 @@ class Worker {
       engine_->hear(GuestHost{
           .model = host->model,
           .area = frame.descriptors.empty() ? Descriptor() : std::move(frame.descriptors[0])});
+    } else if (auto* ask = std::get_if<rpc::KvAsk>(&*message)) {
+      engine_->hear(std::move(*ask));
+    } else if (auto* given = std::get_if<rpc::KvGiven>(&*message)) {
+      engine_->hear(std::move(*given));
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }

@@ -67,18 +67,18 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
   std::vector<ModelId> victims;
   const std::int64_t workspace = workspace_of(state_, device, plan.model);
   std::int64_t available = free_pages(state_, device, workspace);
-  bool idle = true;
+  bool all_idle = true;
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
     if (found == device.instances.end() || found->second.is<Evicting>() ||
         state_.models.at(victim).external()) {
       continue;
     }
-    idle = idle && found->second.in_flight.empty();
+    all_idle = all_idle && idle(state_, found->second);
     available += pages_of(state_, device, victim, workspace);
     victims.push_back(victim);
   }
-  if (!idle) {
+  if (!all_idle) {
     return;
   }
   if (available >= view(state_, device, plan.model).need_pages) {

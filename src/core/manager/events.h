@@ -326,6 +326,7 @@ struct Dispatch {
   std::int64_t tokens = 0;
   Duration due{};  ///< Until its first token is, by the objective of its model; < 0: it is late.
   std::optional<ModelId> as{};  ///< What runs it there, if that is a cut of its model.
+  std::vector<KvSource> kv{};   ///< As Submit has it.
 };
 /// It waits for its model; said at most once a wait.
 struct Hold {

@@ -165,6 +165,7 @@ void Core::schedule() {
   leave(parts_);
   tend_groups(parts_);
   consolidate(parts_);
+  follow(parts_);
   release(parts_);
   plans_.advance();
   dispatch(parts_);

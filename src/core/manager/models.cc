@@ -100,6 +100,12 @@ Duration residence(const ModelState& model, const Instance& instance) {
   return std::min(most, model.last_used - instance.serving_since + model.swap_in / 2);
 }
 
+bool idle(const State& state, const Instance& instance) {
+  return instance.in_flight.empty() && std::ranges::none_of(instance.owes, [&](const auto& owed) {
+    return owed.second > state.now;
+  });
+}
+
 std::string names(const State& state, const std::vector<ModelId>& models) {
   std::string text;
   for (std::size_t i = 0; i < models.size(); ++i) {

@@ -52,6 +52,9 @@ namespace heddle::core::manager {
 /// until it was idle for half of what bringing it back takes.
 [[nodiscard]] Duration residence(const ModelState& model, const Instance& instance);
 
+/// Whether no request runs there, and none that went on elsewhere has its KV come from there.
+[[nodiscard]] bool idle(const State& state, const Instance& instance);
+
 /// "morse", "morse and sorter".
 [[nodiscard]] std::string names(const State& state, const std::vector<ModelId>& models);
 

@@ -1,12 +1,21 @@
 #include "core/manager/request_queues.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
+#include "core/manager/models.h"
 
 namespace heddle::core::manager {
 namespace {
+
+using namespace std::chrono_literals;
+
+/// Who was told to give a request up, and did not, is told again after that.
+constexpr Duration kYieldsIn = 1s;
+/// Nobody waits longer for KV to be fetched.
+constexpr Duration kOwed = 5s;
 
 QueueKey key_of(const RequestState& request) {
   return {.priority = request.priority, .order = request.order};
@@ -62,12 +71,14 @@ void RequestQueues::send(RequestId id,
   request.device = device_id;
   instance.in_flight.insert(id);
   instance.used = true;
+  owe(id);
   out_.act(Dispatch{.request = id,
                     .device = device_id,
                     .epoch = device.epoch,
                     .tokens = request.tokens,
                     .due = request.due - state_.now,
-                    .as = request.as == request.model ? std::nullopt : as});
+                    .as = request.as == request.model ? std::nullopt : as,
+                    .kv = request.kv});
 }
 
 void RequestQueues::hold(RequestId id) {
@@ -100,8 +111,61 @@ void RequestQueues::found(RequestId id, DeviceId device, std::optional<ModelId> 
 }
 
 void RequestQueues::recalled(RequestId id) {
-  ++state_.models.at(state_.requests.at(id).model).recalled;
+  RequestState& request = state_.requests.at(id);
+  const DeviceId from = *request.device;
+  const ModelId as = request.as;
+  const bool yielded = state_.devices.at(from).instances.at(as).yields.has_value();
+  state_.devices.at(from).instances.at(as).yields.reset();
+  state_.models.at(request.model).recalled += yielded ? 0 : 1;
   requeue(id);
+  for (const ShardPlace& part : block(state_, as, from)) {
+    request.kv.push_back({.device = part.device, .model = part.model});
+    state_.devices.at(part.device).instances.at(part.model).owes[id] = state_.now + kOwed;
+  }
+}
+
+void RequestQueues::yield(DeviceId device_id, ModelId id) {
+  DeviceState& device = state_.devices.at(device_id);
+  Instance& instance = device.instances.at(id);
+  const bool owes = std::ranges::any_of(
+      instance.owes, [this](const auto& owed) { return owed.second > state_.now; });
+  if (owes || (instance.yields && state_.now < *instance.yields + kYieldsIn)) {
+    return;
+  }
+  instance.yields = state_.now;
+  out_.act(TellWorker{.device = device_id,
+                      .epoch = device.epoch,
+                      .message = RecallRequests{.model = id, .most = 1, .begun = true}});
+}
+
+/// Who has KV of a request keeps it until the request has had it, where it goes on elsewhere. One
+/// that has gone meanwhile has none, and then parts of it are of no use.
+void RequestQueues::owe(RequestId id) {
+  RequestState& request = state_.requests.at(id);
+  const bool all_there = std::ranges::all_of(request.kv, [&](const KvSource& source) {
+    const auto& instances = state_.devices.at(source.device).instances;
+    const auto found = instances.find(source.model);
+    const bool here = source.device == *request.device && source.model == request.as;
+    return found != instances.end() && !found->second.is<Evicting>() && !here;
+  });
+  if (!all_there) {
+    settle(id);
+  }
+  for (const KvSource& source : request.kv) {
+    Instance& instance = state_.devices.at(source.device).instances.at(source.model);
+    instance.owes[id] = state_.now + kOwed;
+  }
+}
+
+/// It has had its KV, or will not have it any more.
+void RequestQueues::settle(RequestId id) {
+  for (const KvSource& source : std::exchange(state_.requests.at(id).kv, {})) {
+    auto& instances = state_.devices.at(source.device).instances;
+    const auto found = instances.find(source.model);
+    if (found != instances.end()) {
+      found->second.owes.erase(id);
+    }
+  }
 }
 
 void RequestQueues::gather(DeviceId leader, ModelId cut, ModelId whole) {
@@ -127,16 +191,20 @@ void RequestQueues::moved(DeviceId device, const KvMoved& moved) {
   }
   found->second.kv_moved_tokens += moved.tokens;
   found->second.kv_again_tokens += moved.computed;
+  if (state_.requests.contains(moved.request)) {
+    settle(moved.request);
+  }
   out_.note(DecisionKind::kGather,
             moved.model,
             device,
-            "a request goes on from its stages: KV of " + std::to_string(moved.tokens) +
-                " tokens has come, " + std::to_string(moved.computed) + " are computed again");
+            "a request goes on here: KV of " + std::to_string(moved.tokens) + " tokens has come, " +
+                std::to_string(moved.computed) + " are computed again");
 }
 
 /// Takes a request out of its queue, off its device, or from what is lost.
 void RequestQueues::leave(RequestId id) {
   RequestState& request = state_.requests.at(id);
+  settle(id);
   if (request.device) {
     state_.devices.at(*request.device).instances.at(request.as).in_flight.erase(id);
     request.device.reset();

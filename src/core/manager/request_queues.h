@@ -36,8 +36,11 @@ class RequestQueues {
   void lose(RequestId id, const LostPlace& place);
   /// It is where its front says: on an instance of its model, or of `as`, whatever was known of it.
   void found(RequestId id, DeviceId device, std::optional<ModelId> as = {});
-  /// It came back from where it waited for memory.
+  /// It came back from where it waited for memory, or ran: what KV it has there is remembered.
   void recalled(RequestId id);
+  /// Has the instance, which is to go, give up the oldest of its requests, to go on elsewhere with
+  /// its KV. Nothing where one is on its way.
+  void yield(DeviceId device, ModelId id);
   /// Has KV of requests in the stages of `cut` move to `whole`, which serves beside the first of
   /// them. Said once of each time that it comes.
   void gather(DeviceId leader, ModelId cut, ModelId whole);
@@ -69,6 +72,8 @@ class RequestQueues {
 
  private:
   void leave(RequestId id);
+  void owe(RequestId id);
+  void settle(RequestId id);
   void end(RequestId id, bool served);
 
   State& state_;

@@ -43,6 +43,8 @@ struct RequestState {
   /// The worker died under it, and its front has not yet said so; then neither waits nor runs it.
   std::optional<LostPlace> lost{};
   std::int32_t deaths = 0;  ///< Workers that died under it, perhaps for it.
+  /// Who has KV of it: from where it came back, until it has had that where it went on.
+  std::vector<KvSource> kv{};
   bool held = false;        ///< Hold was said.
 };
 
@@ -191,6 +193,9 @@ class Instance {
   bool used = false;        ///< A request was sent to it.
   /// Of first stages: since when the whole model serves here that Gather named last.
   std::optional<Instant> gathers{};
+  std::optional<Instant> yields{};  ///< When it was told to give up one that runs; it has not yet.
+  /// Requests that went on elsewhere and have its KV come, each for no longer than until then.
+  std::map<RequestId, Instant> owes{};
 
   // Written by Residency, as the stage is.
   LoadReason why = LoadReason::kRequest;  ///< It was brought in.

@@ -130,7 +130,7 @@ void finish_moves(const Parts& core) {
         continue;
       }
       core.residency.spare(device_id, id, true);  // Sent nothing more while the other has room.
-      if (instance.in_flight.empty() && instance.is<Serving>()) {
+      if (idle(state, instance) && instance.is<Serving>()) {
         core.residency.move(device_id, id, std::nullopt);
         core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kMoved);
       }

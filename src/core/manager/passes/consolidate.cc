@@ -120,7 +120,7 @@ void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
       !found->second.in_flight.empty()) {
     core.queues.gather(leader, cut, id);
   }
-  if (found->second.in_flight.empty()) {
+  if (idle(state, found->second)) {
     core.residency.evict(leader, cut, EvictMode::kWhenIdle, EvictionReason::kMoved);
   }
 }

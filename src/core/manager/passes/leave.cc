@@ -64,7 +64,7 @@ void send_away(const Parts& core, const DeviceState& device, ModelId id) {
     }
     core.residency.drain(there, id);
   }
-  if (instance.is<Draining>() && instance.in_flight.empty()) {
+  if (instance.is<Draining>() && idle(core.state, instance)) {
     core.residency.evict(there, id, EvictMode::kWhenIdle, EvictionReason::kLeave, {}, INT64_MAX);
   }
 }

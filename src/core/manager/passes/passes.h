@@ -31,6 +31,10 @@ void tend_groups(const Parts& core);
 /// whole of it serves, its stages get no more requests, and go when theirs have ended.
 void consolidate(const Parts& core);
 
+/// Where an instance is to go and its model serves elsewhere, its requests go on there, one after
+/// the other, with their KV.
+void follow(const Parts& core);
+
 /// A device that was kept free for one request is free for all again when that cannot run there.
 void release(const Parts& core);
 /// Sends requests that wait to devices that serve their model.

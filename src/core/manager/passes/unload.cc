@@ -142,7 +142,7 @@ void unload_cramped(const Parts& core) {
         continue;
       }
       core.residency.drain(device_id, id, true);
-      if (instance.in_flight.empty()) {
+      if (idle(state, instance)) {
         core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kCramped);
       }
     }
