@@ -283,9 +283,9 @@ class Agent::Impl {
             },
         .on_stats = [&worker](const rpc::WorkerStats& stats) { worker.stats = stats; },
         .on_beat = [&worker](const rpc::Beat& beat) { worker.watch->heard(beat); },
-        .on_kv_ask = [this, device, epoch](rpc::KvAsk ask) { ask_kv(device, epoch, std::move(ask)); },
-        .on_kv_given = [this, device](
-                           rpc::KvGiven given) { kv_.given(device, std::move(given)); },
+        .on_kv_ask =
+            [this, device, epoch](rpc::KvAsk ask) { ask_kv(device, epoch, std::move(ask)); },
+        .on_kv_given = [this, device](rpc::KvGiven given) { kv_.given(device, std::move(given)); },
         .on_exited =
             [this, &worker, epoch](const std::string& how) {
               log::warning("worker ended",

@@ -8,10 +8,9 @@ namespace {
 
 /// Each life has a log of its own: a core begins anew with it.
 std::string event_log(const AgentSetup& setup, DeviceId device, WorkerEpoch epoch) {
-  return setup.event_log.empty()
-             ? ""
-             : setup.event_log + ".worker." + std::to_string(device.value()) + "." +
-                   std::to_string(epoch.value());
+  return setup.event_log.empty() ? ""
+                                 : setup.event_log + ".worker." + std::to_string(device.value()) +
+                                       "." + std::to_string(epoch.value());
 }
 
 }  // namespace

@@ -28,17 +28,16 @@ struct Exchange : ::testing::Test {
   std::vector<rpc::KvAsk> told{};
   std::vector<std::pair<rpc::KvAsk, KvAnswer>> far{};
   std::vector<rpc::KvGiven> answers{};
-  KvExchange exchange{{.tell =
-                           [this](DeviceId device, const rpc::KvAsk& ask) {
-                             if (device == kHere) {
-                               told.push_back(ask);
-                             }
-                             return device == kHere;
-                           },
-                       .ask_host =
-                           [this](const rpc::KvAsk& ask, KvAnswer answer) {
-                             far.emplace_back(ask, std::move(answer));
-                           }}};
+  KvExchange exchange{
+      {.tell =
+           [this](DeviceId device, const rpc::KvAsk& ask) {
+             if (device == kHere) {
+               told.push_back(ask);
+             }
+             return device == kHere;
+           },
+       .ask_host = [this](const rpc::KvAsk& ask,
+                          KvAnswer answer) { far.emplace_back(ask, std::move(answer)); }}};
 };
 
 TEST_F(Exchange, AnAnswerHasTheNumberOfWhoeverAsked) {

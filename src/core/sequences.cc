@@ -79,7 +79,7 @@ void Sequences::preempt(SequenceId id, Instant now) {
   sequence.begun = true;
   sequence.admitted = sequence.in_pipe = false;
   sequence.computed = sequence.away = sequence.tried = 0;
-  end_fetch(id);
+  set_fetch(id, std::nullopt);
 }
 
 void Sequences::pack(SequenceId id) {
@@ -87,7 +87,7 @@ void Sequences::pack(SequenceId id) {
   sequence.computed = sequence.away = sequence.tried = 0;
   sequence.in_pipe = false;
   sequence.packed = true;
-  end_fetch(id);
+  set_fetch(id, std::nullopt);
 }
 
 void Sequences::set_in_pipe(SequenceId id) {
@@ -108,28 +108,17 @@ void Sequences::set_away(SequenceId id, std::int64_t tokens) {
 void Sequences::take_prefix(SequenceId id, std::int64_t computed) {
   const auto found = sequences_.find(id);
   if (found != sequences_.end()) {
-    HEDDLE_CHECK(found->second.computed == 0 && computed < found->second.tokens);
+    HEDDLE_CHECK(computed < found->second.tokens);
     found->second.computed = computed;
   }
 }
 
-void Sequences::begin_fetch(SequenceId id, Instant until) {
+void Sequences::set_fetch(SequenceId id, std::optional<Instant> until) {
   Sequence& sequence = sequences_.at(id);
-  HEDDLE_CHECK(sequence.admitted && !sequence.kv.empty() && !sequence.fetches);
+  HEDDLE_CHECK(!until || (sequence.admitted && !sequence.kv.empty()));
   sequence.fetches = until;
-}
-
-void Sequences::fetched(SequenceId id, std::int64_t computed) {
-  Sequence& sequence = sequences_.at(id);
-  HEDDLE_CHECK(sequence.admitted && computed < sequence.tokens);
-  sequence.computed = computed;
-}
-
-void Sequences::end_fetch(SequenceId id) {
-  const auto found = sequences_.find(id);
-  if (found != sequences_.end()) {
-    found->second.fetches.reset();
-    found->second.kv.clear();
+  if (!until) {
+    sequence.kv.clear();
   }
 }
 

@@ -66,14 +66,10 @@ class Sequences {
   void set_in_pipe(SequenceId id);
   /// So many of its first tokens are guests now. Ignored if it is gone.
   void set_away(SequenceId id, std::int64_t tokens);
-  /// It begins with `computed` tokens of a cached prefix. Ignored if it is gone.
+  /// It has KV of so many first tokens, of a cached prefix or of others. Ignored if it is gone.
   void take_prefix(SequenceId id, std::int64_t computed);
-  /// It waits for KV of others until then, in no plan.
-  void begin_fetch(SequenceId id, Instant until);
-  /// So many of its tokens have KV by now: none where what has come is of no use.
-  void fetched(SequenceId id, std::int64_t computed);
-  /// It goes on with what it has. Ignored if it is gone.
-  void end_fetch(SequenceId id);
+  /// It waits for KV of others until then, in no plan. nullopt: it goes on with what it has.
+  void set_fetch(SequenceId id, std::optional<Instant> until);
 
   [[nodiscard]] const Sequence* find(SequenceId id) const;
   [[nodiscard]] std::vector<SequenceId> of_request(RequestId request) const;

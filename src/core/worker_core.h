@@ -328,8 +328,8 @@ struct GatherKv {
 struct EndGather {
   SequenceId sequence{};
 };
-/// Ask `from` for the next part of the KV of an admitted sequence, and put it there (engine::KvShares).
-/// Answered by KvFetched, also where somebody is gone.
+/// Ask `from` for the next part of the KV of an admitted sequence, and put it there
+/// (engine::KvShares). Answered by KvFetched, also where somebody is gone.
 struct FetchKv {
   SequenceId sequence{};
   std::vector<KvSource> from{};

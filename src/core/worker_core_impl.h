@@ -88,8 +88,8 @@ using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
 /// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
-/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, KV that other
-/// devices have in worker_fetches.cc, sequences and steps are in worker_steps.cc.
+/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, KV that
+/// other devices have in worker_fetches.cc, sequences and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)

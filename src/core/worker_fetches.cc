@@ -11,7 +11,7 @@ namespace heddle::core {
 /// than computing all of it would take.
 void WorkerCore::Impl::begin_fetch(const Sequence& sequence) {
   act(FetchKv{.sequence = sequence.id, .from = sequence.kv});
-  sequences_.begin_fetch(sequence.id, now_ + prefill_left(sequence));
+  sequences_.set_fetch(sequence.id, now_ + prefill_left(sequence));
 }
 
 void WorkerCore::Impl::on(const KvFetched& fetched) {
@@ -20,7 +20,7 @@ void WorkerCore::Impl::on(const KvFetched& fetched) {
     on(fetched.counted);
     return;
   }
-  sequences_.fetched(fetched.sequence, fetched.computed);
+  sequences_.take_prefix(fetched.sequence, fetched.computed);
   on(fetched.counted);
   const bool late = now_ >= *sequence->fetches;
   if (!fetched.done && !late) {
@@ -35,7 +35,7 @@ void WorkerCore::Impl::on(const KvFetched& fetched) {
 
 /// The sequence goes on with what it has. Once all choices do, nobody needs what others have.
 void WorkerCore::Impl::end_fetch(SequenceId id) {
-  sequences_.end_fetch(id);
+  sequences_.set_fetch(id, std::nullopt);
   const Sequence& sequence = *sequences_.find(id);
   const std::int64_t lacks = sequence.begun ? sequence.tokens - 1 - sequence.computed : 0;
   const std::vector<SequenceId> choices = sequences_.of_request(sequence.request);

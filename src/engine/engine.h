@@ -176,8 +176,6 @@ class Engine {
   [[nodiscard]] Guests guests();
   /// The stages of pipelines among its models. Likewise.
   [[nodiscard]] Pipes pipes();
-  /// KV that sequences have from other engines, and these from here. Likewise.
-  [[nodiscard]] KvShares kv_shares();
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.

@@ -18,9 +18,8 @@ std::int64_t positions_at_once(const KvPlan& plan) {
 }
 
 bool slides(const KvPlan& plan) {
-  return std::ranges::any_of(plan.groups, [](const KvGroupPlan& group) {
-    return group.window > 0;
-  });
+  return std::ranges::any_of(plan.groups,
+                             [](const KvGroupPlan& group) { return group.window > 0; });
 }
 
 /// Whether the parts, in order of their layers, have all layers of the plan at the same positions
@@ -190,9 +189,7 @@ std::int64_t Engine::Impl::end_fetch(SequenceId id) {
 
 // ---- What others see ----
 
-KvShares Engine::kv_shares() {
-  return KvShares(*impl_);
-}
+KvShares::KvShares(Engine& engine) : engine_(engine.impl_.get()) {}
 
 Result<KvPart> KvShares::give(const KvWanted& wanted) {
   return engine_->give_kv(wanted);

@@ -45,9 +45,11 @@ struct KvHave {
 
 /// KV that goes from one engine's cached prefixes to sequences of another (docs/contracts/kv.md).
 /// Who gives holds nothing for it: what is dropped between two parts is gone. Passed by value; used
-/// by the engine thread, between steps.
+/// by the engine thread, between steps, as long as the engine lives.
 class KvShares {
  public:
+  explicit KvShares(Engine& engine);
+
   /// What is cached of it. An error means that the device is lost.
   Result<KvPart> give(const KvWanted& wanted);
 
@@ -62,8 +64,6 @@ class KvShares {
   std::int64_t end(SequenceId sequence);
 
  private:
-  friend class Engine;
-  explicit KvShares(Engine::Impl& engine) : engine_(&engine) {}
   Engine::Impl* engine_;
 };
 

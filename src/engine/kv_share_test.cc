@@ -69,18 +69,18 @@ std::int64_t fetch(Engine& engine,
                    std::int64_t rounds = INT64_MAX) {
   KvHave have;
   for (; !have.done && rounds > 0; --rounds) {
-    const std::optional<KvWanted> wanted = engine.kv_shares().wanted(id);
+    const std::optional<KvWanted> wanted = KvShares(engine).wanted(id);
     if (!wanted) {
       break;
     }
     std::vector<KvPart> parts;
     for (Engine* source : sources) {
-      parts.push_back(source->kv_shares().give(*wanted).value());
+      parts.push_back(KvShares(*source).give(*wanted).value());
     }
     std::ranges::reverse(parts);
-    have = engine.kv_shares().put(id, std::move(parts)).value();
+    have = KvShares(engine).put(id, std::move(parts)).value();
   }
-  return engine.kv_shares().end(id);
+  return KvShares(engine).end(id);
 }
 
 /// A request runs on one engine, and goes on on another with its KV.
@@ -170,13 +170,13 @@ TEST(KvShares, NothingIsHeldForWhatIsGiven) {
   (void)run(*two.one.engine, SequenceId(1), 100, 3);
   two.one.engine->remove_sequence(SequenceId(1));
   ASSERT_TRUE(two.other.engine->add_sequence(long_prompt(2)));
-  const KvWanted wanted = two.other.engine->kv_shares().wanted(SequenceId(2)).value();
+  const KvWanted wanted = KvShares(*two.other.engine).wanted(SequenceId(2)).value();
   EXPECT_EQ(wanted.begin, 0);
   EXPECT_EQ(wanted.end, 99) << "the last token is left to compute";
-  EXPECT_GT(two.one.engine->kv_shares().give(wanted)->end, 0);
+  EXPECT_GT(KvShares(*two.one.engine).give(wanted)->end, 0);
   two.one.engine->trim_cached(0, ledger::DropReason::kBound);
   EXPECT_EQ(Two::kv_pages(two.one), 0);
-  const KvPart gone = two.one.engine->kv_shares().give(wanted).value();
+  const KvPart gone = KvShares(*two.one.engine).give(wanted).value();
   EXPECT_EQ(gone.end, 0);
   EXPECT_TRUE(gone.bytes.empty());
 }
@@ -186,16 +186,16 @@ TEST(KvShares, OfAnotherSaltOrModelThereIsNothing) {
   ASSERT_TRUE(two.one.engine->add_sequence(long_prompt(1)));
   (void)run(*two.one.engine, SequenceId(1), 100, 3);
   ASSERT_TRUE(two.other.engine->add_sequence(long_prompt(2)));
-  KvWanted wanted = two.other.engine->kv_shares().wanted(SequenceId(2)).value();
-  EXPECT_GT(two.one.engine->kv_shares().give(wanted)->end, 0) << "of one that still runs";
+  KvWanted wanted = KvShares(*two.other.engine).wanted(SequenceId(2)).value();
+  EXPECT_GT(KvShares(*two.one.engine).give(wanted)->end, 0) << "of one that still runs";
   wanted.cache_salt = "another";
-  EXPECT_EQ(two.one.engine->kv_shares().give(wanted)->end, 0);
+  EXPECT_EQ(KvShares(*two.one.engine).give(wanted)->end, 0);
   wanted.cache_salt.clear();
   wanted.model = ModelId{99};
-  EXPECT_EQ(two.one.engine->kv_shares().give(wanted)->end, 0);
+  EXPECT_EQ(KvShares(*two.one.engine).give(wanted)->end, 0);
   wanted.model = kModel;
   wanted.begin = -3;
-  EXPECT_TRUE(two.one.engine->kv_shares().give(wanted)->bytes.empty());
+  EXPECT_TRUE(KvShares(*two.one.engine).give(wanted)->bytes.empty());
 }
 
 TEST(KvShares, PartsThatDoNotFitAreOfNoUse) {
@@ -204,18 +204,29 @@ TEST(KvShares, PartsThatDoNotFitAreOfNoUse) {
     ASSERT_TRUE(two.one.engine->add_sequence(long_prompt(1)));
     (void)run(*two.one.engine, SequenceId(1), 100, 3);
     ASSERT_TRUE(two.other.engine->add_sequence(long_prompt(2)));
-    const KvWanted wanted = two.other.engine->kv_shares().wanted(SequenceId(2)).value();
-    KvPart part = two.one.engine->kv_shares().give(wanted).value();
+    const KvWanted wanted = KvShares(*two.other.engine).wanted(SequenceId(2)).value();
+    KvPart part = KvShares(*two.one.engine).give(wanted).value();
     std::vector<KvPart> parts{part};
     switch (wrong) {
-      case 0: parts[0].bytes.pop_back(); break;
-      case 1: parts[0].from.pop_back(); break;
-      case 2: parts[0].first_layer = 1; break;
-      case 3: parts[0].begin = parts[0].from[0] = 1; break;
-      case 4: parts.push_back(part); break;
-      default: parts.clear();
+      case 0:
+        parts[0].bytes.pop_back();
+        break;
+      case 1:
+        parts[0].from.pop_back();
+        break;
+      case 2:
+        parts[0].first_layer = 1;
+        break;
+      case 3:
+        parts[0].begin = parts[0].from[0] = 1;
+        break;
+      case 4:
+        parts.push_back(part);
+        break;
+      default:
+        parts.clear();
     }
-    const KvHave have = two.other.engine->kv_shares().put(SequenceId(2), parts).value();
+    const KvHave have = KvShares(*two.other.engine).put(SequenceId(2), parts).value();
     EXPECT_TRUE(have.done) << wrong;
     EXPECT_EQ(have.computed, 0) << wrong;
     EXPECT_EQ(run(*two.other.engine, SequenceId(2), 100).tokens.size(), 8U);
@@ -227,15 +238,14 @@ TEST(KvShares, WhereWindowsHaveSlidNothingLessThanAllOfItIsOfUse) {
   ASSERT_TRUE(two.one.engine->add_sequence(long_prompt(1)));
   (void)run(*two.one.engine, SequenceId(1), 100, 3);
   ASSERT_TRUE(two.other.engine->add_sequence(long_prompt(2)));
-  KvWanted wanted = two.other.engine->kv_shares().wanted(SequenceId(2)).value();
+  KvWanted wanted = KvShares(*two.other.engine).wanted(SequenceId(2)).value();
   wanted.end = 60;
-  const KvHave have =
-      two.other.engine->kv_shares()
-          .put(SequenceId(2), {two.one.engine->kv_shares().give(wanted).value()})
-          .value();
+  const KvHave have = KvShares(*two.other.engine)
+                          .put(SequenceId(2), {KvShares(*two.one.engine).give(wanted).value()})
+                          .value();
   EXPECT_FALSE(have.done);
   EXPECT_EQ(have.computed, 0);
-  EXPECT_EQ(two.other.engine->kv_shares().end(SequenceId(2)), 0);
+  EXPECT_EQ(KvShares(*two.other.engine).end(SequenceId(2)), 0);
   EXPECT_EQ(Two::kv_pages(two.other), 0);
   const std::int64_t all = fetch(*two.other.engine, SequenceId(2), {two.one.engine.get()});
   EXPECT_GT(all, 90);
@@ -269,9 +279,9 @@ TEST(KvShares, StagesOfAPipelineGiveTheirLayersTogether) {
     ASSERT_TRUE(second.engine->pipes().reserve(kModel, 200));
     const std::int64_t length = std::min<std::int64_t>(60, source.spec.max_position - 12);
     ASSERT_TRUE(first.engine->add_sequence(long_prompt(1, length)));
-    auto sent = first.engine->run({.batches = {{.model = kModel,
-                                                .slices = {{.sequence = SequenceId(1),
-                                                            .tokens = length}}}}});
+    auto sent = first.engine->run(
+        {.batches = {
+             {.model = kModel, .slices = {{.sequence = SequenceId(1), .tokens = length}}}}});
     ASSERT_EQ(sent->sent.size(), 1U);
     ASSERT_TRUE(second.engine->pipes().run(sent->sent.front()));
     ASSERT_TRUE(first.engine->pipes().finish(sent->sent.front()));

@@ -90,8 +90,8 @@ class KvLinks::Impl : public std::enable_shared_from_this<KvLinks::Impl> {
   struct Link {
     explicit Link(const asio::any_io_executor& executor) : patience(executor) {}
     bool up = false;
-    std::vector<std::string> unsent{};      ///< Until it is up.
-    std::map<std::uint64_t, Open> asks{};   ///< By the number that the host was told.
+    std::vector<std::string> unsent{};     ///< Until it is up.
+    std::map<std::uint64_t, Open> asks{};  ///< By the number that the host was told.
     std::uint64_t asked = 0;
     asio::steady_timer patience;  ///< With its silence, or its lack of use.
     std::unique_ptr<net::Connector> connector{};
@@ -225,8 +225,8 @@ KvLinks::KvLinks(asio::any_io_executor executor,
                  net::Self self,
                  std::function<void(rpc::KvAsk, agent::KvAnswer)> give,
                  const KvLinksOptions& options)
-    : impl_(std::make_shared<Impl>(
-          std::move(executor), std::move(self), std::move(give), options)) {}
+    : impl_(
+          std::make_shared<Impl>(std::move(executor), std::move(self), std::move(give), options)) {}
 
 KvLinks::~KvLinks() {
   impl_->close();

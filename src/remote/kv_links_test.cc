@@ -25,19 +25,18 @@ class KvLinksTest : public ::testing::Test {
         net::self_of(cluster.issue(net::Role::kAgent, "h1")),
         [](const rpc::KvAsk&, const agent::KvAnswer&) { FAIL() << "nobody asks this host"; },
         quick);
+    const net::Self other = net::self_of(cluster.issue(net::Role::kAgent, "h2"));
     giver.emplace(
         loop.get_executor(),
-        net::self_of(cluster.issue(net::Role::kAgent, "h2")),
+        other,
         [this](rpc::KvAsk ask, agent::KvAnswer answer) { give(std::move(ask), std::move(answer)); },
         quick);
-    listener = test_listener(loop,
-                             net::self_of(cluster.issue(net::Role::kAgent, "h2")),
-                             {net::Role::kAgent},
-                             [this](auto link, const net::Peer& peer) {
-                               EXPECT_EQ(peer.use, rpc::LinkUse::kKv);
-                               ++links;
-                               giver->take(std::move(link), peer);
-                             });
+    listener =
+        test_listener(loop, other, {net::Role::kAgent}, [this](auto link, const net::Peer& peer) {
+          EXPECT_EQ(peer.use, rpc::LinkUse::kKv);
+          ++links;
+          giver->take(std::move(link), peer);
+        });
   }
   [[nodiscard]] rpc::KvAsk wanted(std::uint64_t number) const {
     return {.ask = number,

@@ -127,9 +127,9 @@ struct MeetHost {
   friend bool operator==(const MeetHost&, const MeetHost&) = default;
 };
 
-/// A worker asks another for KV (engine::KvWanted), whose agent answers in any case. From the worker
-/// that wants it to its agent, and from an agent to the worker that may have it. Each numbers its
-/// own.
+/// A worker asks another for KV (engine::KvWanted), whose agent answers in any case. From the
+/// worker that wants it to its agent, and from an agent to the worker that may have it. Each
+/// numbers its own.
 struct KvAsk {
   std::uint64_t ask = 0;
   core::KvSource from{};

@@ -72,9 +72,12 @@ std::vector<ToWorker> every_to_worker() {
               .due = Duration(-3),
               .priority = -2,
               .client = 1ULL << 63U,
-              .cache_salt = "salt"}),
+              .cache_salt = "salt",
+              .kv = {{.device = DeviceId(9),
+                      .model = ModelId(5),
+                      .host = {.name = "h2", .address = "10.0.0.2", .port = 7701}}}}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
-          core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3}),
+          core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3, .begun = true}),
           core::WorkerMessage(core::Gather{.model = ModelId(5), .into = ModelId(6)}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
           core::WorkerMessage(core::NoPages{}),
@@ -107,7 +110,7 @@ std::vector<ToServe> every_to_serve() {
                                        .finish = spec::FinishReason::kLength,
                                        .details = {.cached_tokens = 9}}}},
       core::RequestReturned{.request = RequestId(6), .recalled = true},
-      core::KvMoved{.model = ModelId(5), .tokens = 48, .computed = 3},
+      core::KvMoved{.model = ModelId(5), .tokens = 48, .computed = 3, .request = RequestId(6)},
       core::RequestFailed{.request = RequestId(6), .error = {Code::kInvalidArgument, "too long"}},
       core::DeviceReport{.version = 3,
                          .usage = usage,
@@ -253,6 +256,8 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<PipeStep>();
   expect_all_fields<PipeFollower>();
   expect_all_fields<PipeKv>();
+  expect_all_fields<KvAsk>();
+  expect_all_fields<KvGiven>();
 }
 
 std::string line_of(const Type& type, const void* value) {

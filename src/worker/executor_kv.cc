@@ -9,10 +9,11 @@ namespace heddle::worker {
 
 /// Each source is asked for its layers of the same positions.
 void DeviceExecutor::execute(const core::FetchKv& command, std::vector<core::WorkerEvent>& events) {
-  const std::optional<engine::KvWanted> wanted = engine_->kv_shares().wanted(command.sequence);
+  const std::optional<engine::KvWanted> wanted =
+      engine::KvShares(*engine_).wanted(command.sequence);
   if (!wanted || command.from.empty()) {
     tell_fetched(command.sequence,
-                 {.computed = engine_->kv_shares().end(command.sequence), .done = true},
+                 {.computed = engine::KvShares(*engine_).end(command.sequence), .done = true},
                  events);
     return;
   }
@@ -30,7 +31,7 @@ void DeviceExecutor::execute(const core::FetchKv& command, std::vector<core::Wor
 void DeviceExecutor::execute(const core::EndFetch& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   kv_asks_.erase(command.sequence);
-  engine_->kv_shares().end(command.sequence);
+  engine::KvShares(*engine_).end(command.sequence);
   kv_changed_ = true;
 }
 
@@ -57,7 +58,7 @@ Result<void> DeviceExecutor::hear_kv(rpc::KvGiven given, std::vector<core::Worke
   const core::SequenceId id = sequence;
   std::vector<engine::KvPart> parts = std::move(asks.parts);
   kv_asks_.erase(found);
-  const Result<engine::KvHave> have = engine_->kv_shares().put(id, std::move(parts));
+  const Result<engine::KvHave> have = engine::KvShares(*engine_).put(id, std::move(parts));
   if (!have) {
     return have.error();
   }
@@ -69,18 +70,16 @@ void DeviceExecutor::tell_fetched(core::SequenceId sequence,
                                   const engine::KvHave& have,
                                   std::vector<core::WorkerEvent>& events) {
   kv_changed_ = false;  // This tells.
-  events.push_back(core::KvFetched{.sequence = sequence,
-                                   .computed = have.computed,
-                                   .done = have.done,
-                                   .counted = counted()});
+  events.push_back(core::KvFetched{
+      .sequence = sequence, .computed = have.computed, .done = have.done, .counted = counted()});
 }
 
 Result<rpc::KvGiven> DeviceExecutor::give_kv(const rpc::KvAsk& ask) {
-  Result<engine::KvPart> part = engine_->kv_shares().give({.model = ask.from.model,
-                                                           .cache_salt = ask.cache_salt,
-                                                           .tokens = ask.tokens,
-                                                           .begin = ask.begin,
-                                                           .end = ask.end});
+  Result<engine::KvPart> part = engine::KvShares(*engine_).give({.model = ask.from.model,
+                                                                 .cache_salt = ask.cache_salt,
+                                                                 .tokens = ask.tokens,
+                                                                 .begin = ask.begin,
+                                                                 .end = ask.end});
   if (!part) {
     return part.error();
   }
