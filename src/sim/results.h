@@ -31,6 +31,8 @@ class Results final : public Observer {
  public:
   static constexpr std::size_t kGpusShown = 64;
   struct Options {
+    /// Requests that come earlier are left out of every number, as is what is done for them then.
+    Duration warmup{};
     bool timeline = false;  ///< Keep pages of GPUs over time, of the first kGpusShown.
     std::optional<RequestId> explain{};
     std::function<void(const RequestRow&)> each{};
@@ -41,6 +43,7 @@ class Results final : public Observer {
   void ended(const World& world, const Outcome& outcome) override;
   void acted(const World& world, const Act& act) override;
   void sampled(const World& world, Instant at) override;
+  void counting(const World& world) override;
   /// Takes what is only known at the end. After World::run.
   void finish(const World& world);
 
@@ -85,6 +88,8 @@ class Results final : public Observer {
   [[nodiscard]] double attainment() const;
   [[nodiscard]] const std::vector<PerModel>& models() const { return models_; }
   [[nodiscard]] const WorldCounts& counts() const { return counts_; }
+  /// How the run ended; with whom it left unserved.
+  [[nodiscard]] const RunEnd& end() const { return end_; }
   [[nodiscard]] double gpu_seconds() const { return gpu_seconds_; }
   [[nodiscard]] std::size_t gpus() const { return gpu_count_; }
   [[nodiscard]] std::size_t gpus_touched() const { return touched_; }
@@ -117,8 +122,19 @@ class Results final : public Observer {
  private:
   [[nodiscard]] double part_of_all(std::int64_t PerModel::* met) const;
   Bin& bin(Instant at);
+  /// What a world had counted when the warm-up was over.
+  struct Start {
+    Instant at{};
+    WorldCounts counts{};
+    double gpu_seconds = 0;
+    std::array<double, ledger::kLeaseKinds> gib_seconds{};
+  };
+  [[nodiscard]] static Start counted(const World& world);
 
   Options options_{};
+  Start start_{};
+  RunEnd end_{};
+  WorldCounts ended_{};  ///< How the requests that count have ended.
   Quantiles ttft_{};
   Quantiles tpot_{};
   std::vector<PerModel> models_{};
