@@ -74,7 +74,7 @@ const std::array kLines{
            return print("%.2f (%zu) of %zu",
                         mean_gpus(*run.results),
                         run.results->gpus_touched(),
-                        run.results->gpus());
+                        run.results->gpu_pages().size());
          }},
     Line{"GPU-seconds", [](const Run& run) { return print("%.0f", run.results->gpu_seconds()); }},
 };
@@ -225,7 +225,10 @@ void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
     json.key("forecast_error").number(*results.forecast_error());
   }
   write_counts(json, results.counts());
-  json.key("gpus").integer(results.gpus()).key("gpus_touched").integer(results.gpus_touched());
+  json.key("gpus")
+      .integer(results.gpu_pages().size())
+      .key("gpus_touched")
+      .integer(results.gpus_touched());
   json.key("gpu_seconds").number(results.gpu_seconds());
   json.key("span_s").number(to_seconds(results.span()));
   json.key("end").string(name(results.end().kind)).key("unserved").begin_array();

@@ -211,7 +211,6 @@ void Results::finish(const World& world) {
   span_ = now.at - start_.at;
   digest_ = world.digest();
   gpu_seconds_ = now.gpu_seconds - start_.gpu_seconds;
-  gpu_count_ = world.gpus().size();
   touched_ = static_cast<std::size_t>(std::count(gpu_touched_.begin(), gpu_touched_.end(), true));
   for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
     gib_seconds_.at(kind) = now.gib_seconds.at(kind) - start_.gib_seconds.at(kind);
@@ -224,7 +223,6 @@ void Results::finish(const Ending& ending) {
   counts_ = ending.counts;
   span_ = ending.span;
   gpu_seconds_ = ending.gpu_seconds;
-  gpu_count_ = ending.gpu_pages.size();
   touched_ = ending.gpus_touched;
   gib_seconds_ = ending.gib_seconds;
 }

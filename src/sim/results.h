@@ -43,7 +43,6 @@ class Results final : public Observer {
   void ended(const World& world, const Outcome& outcome) override;
   void acted(const World& world, const Act& act) override;
   void sampled(const World& world, Instant at) override;
-  void counting(const World& world) override;
   /// Takes what is only known at the end. After World::run.
   void finish(const World& world);
 
@@ -91,7 +90,6 @@ class Results final : public Observer {
   /// How the run ended; with whom it left unserved.
   [[nodiscard]] const RunEnd& end() const { return end_; }
   [[nodiscard]] double gpu_seconds() const { return gpu_seconds_; }
-  [[nodiscard]] std::size_t gpus() const { return gpu_count_; }
   [[nodiscard]] std::size_t gpus_touched() const { return touched_; }
   [[nodiscard]] Duration span() const { return span_; }
   /// GiB-seconds on devices by lease kind.
@@ -120,6 +118,7 @@ class Results final : public Observer {
   }
 
  private:
+  void counting(const World& world) override;
   [[nodiscard]] double part_of_all(std::int64_t PerModel::* met) const;
   Bin& bin(Instant at);
   /// What a world had counted when the warm-up was over.
@@ -151,7 +150,6 @@ class Results final : public Observer {
   std::vector<std::int64_t> gpu_pages_{};
   std::array<double, ledger::kLeaseKinds> gib_seconds_{};
   double gpu_seconds_ = 0;
-  std::size_t gpu_count_ = 0;
   std::size_t touched_ = 0;
   std::vector<bool> gpu_touched_{};
   Duration span_{};

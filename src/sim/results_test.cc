@@ -94,7 +94,7 @@ TEST(Results, TakeWhatRealServersDid) {
   ASSERT_EQ(results.bins().size(), 2U);
   EXPECT_EQ(results.bins()[0].met, 1);
   EXPECT_EQ(results.bins()[1].loads, 3);
-  EXPECT_EQ(results.gpus(), 2U);
+  EXPECT_EQ(results.gpu_pages().size(), 2U);
   EXPECT_EQ(results.counts().evictions, 1);
 }
 

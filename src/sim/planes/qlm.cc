@@ -43,15 +43,14 @@ bool QlmPlane::late_as_it_is(const World& world, const Queue& queue) const {
 
 /// By deadline, but for the group that is being served.
 void QlmPlane::order(const World& world, Queue& queue) {
-  if (queue.groups.size() < 2 || !late_as_it_is(world, queue)) {
-    return;
-  }
-  std::vector<Group> rest(queue.groups.begin() + 1, queue.groups.end());
-  queue.groups.resize(1);
-  std::sort(rest.begin(), rest.end(), [](const Group& a, const Group& b) {
+  const auto earlier = [](const Group& a, const Group& b) {
     return std::pair(a.deadline, a.model) < std::pair(b.deadline, b.model);
-  });
-  queue.groups.insert(queue.groups.end(), rest.begin(), rest.end());
+  };
+  if (queue.groups.size() > 2 &&
+      !std::is_sorted(queue.groups.begin() + 1, queue.groups.end(), earlier) &&
+      late_as_it_is(world, queue)) {
+    std::sort(queue.groups.begin() + 1, queue.groups.end(), earlier);
+  }
 }
 
 /// GPUs with a queue that could hold the model.
