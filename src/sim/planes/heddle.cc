@@ -72,7 +72,14 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   for (const Gpu& gpu : world.gpus()) {
     devices.push_back({.id = gpu.id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()});
   }
-  for (const policy::KvHome& home : policy::plan_kv_placement(models, devices, {}).homes) {
+  // Nothing is known of anybody's load, so that an equal number on every GPU is the best guess:
+  // least pressure after each. Bin packing would put all that is small on one GPU, where they slow
+  // each other; only where GPUs are too few for an even spread does it place more.
+  const policy::KvPlan even =
+      policy::plan_kv_placement(models, devices, {.planner = policy::KvPlanner::kGreedy});
+  const policy::KvPlan packed = policy::plan_kv_placement(models, devices, {});
+  const policy::KvPlan& best = packed.unplaced.size() < even.unplaced.size() ? packed : even;
+  for (const policy::KvHome& home : best.homes) {
     actions.start(load_spec(world, home.model, home.devices), Reason::kPressure);
     active_.insert(home.model);
   }

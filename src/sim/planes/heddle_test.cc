@@ -46,6 +46,37 @@ TEST(Heddle, AColdStartUsesSeveralServers) {
   EXPECT_EQ(alone.counts.merges, 0);
 }
 
+/// Where replicas were started.
+class Starts final : public Observer {
+ public:
+  void acted(const World& /*world*/, const Act& act) override {
+    counts[*act.gpu] += act.verb == "start" ? 1 : 0;
+  }
+  std::map<GpuId, int> counts{};
+};
+
+// Bin packing would put all the small ones on one GPU, where they slow each other.
+TEST(Heddle, ModelsWithoutHistoryBeginSpreadOut) {
+  std::vector<ModelSpec> models = test_models(8);
+  for (ModelSpec& model : models) {
+    model.shape = test_llama_1b();
+  }
+  models[0].shape = test_llama_8b();
+  Starts starts;
+  auto plane = make_plane("heddle", {});
+  WorldOptions options;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    options.in_host_memory.emplace_back(i);
+  }
+  World world(test_cluster(1, 4), models, **plane, starts, options);
+  ListSource source({row_at(0, 1, 8, 8)});
+  world.run(source);
+  EXPECT_EQ(starts.counts.size(), 4U);
+  for (const auto& [gpu, count] : starts.counts) {
+    EXPECT_EQ(count, 2) << "GPU " << gpu.value();
+  }
+}
+
 // More servers of a kind that the model does not fit do not hide the one that it fits.
 TEST(Heddle, ServersThatTheModelDoesNotFitAreNotLookedAt) {
   for (const std::int64_t small : {4, 5, 12}) {
