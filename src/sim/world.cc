@@ -111,7 +111,7 @@ void World::run(RequestSource& source) {
   while (!queue_.empty() && (more_arrivals_ || live_ > 0) && kind == RunEnd::Kind::kDone) {
     const auto entry = queue_.pop();
     if (!more_arrivals_ && entry.at > last_arrival_ + options_.patience) {
-      kind = RunEnd::Kind::kOutOfPatience;
+      kind = loads_in_vain() ? RunEnd::Kind::kGoesRoundInRings : RunEnd::Kind::kOutOfPatience;
       break;
     }
     now_ = entry.at;
@@ -196,6 +196,7 @@ void World::arrive(RequestSource& source) {
                         .live = true};
   ++live_;
   last_arrival_ = row.arrival;
+  token_at_ = now_;
   progressed();
   const auto& siblings = replicas_of(row.model);
   request.waited_for_start = std::none_of(

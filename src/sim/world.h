@@ -343,6 +343,7 @@ class World final : private Actions {
   void progressed();
   [[nodiscard]] bool goes_round_in_rings() const;
   [[nodiscard]] bool nothing_happens() const;
+  [[nodiscard]] bool loads_in_vain() const;
   [[nodiscard]] bool works(const Replica& replica) const;
   void give_up(RunEnd::Kind kind);
   [[nodiscard]] std::string why_unserved(const LiveRequest& request) const;
@@ -444,6 +445,7 @@ class World final : private Actions {
   Instant last_arrival_{};
   RunEnd end_{};
   Instant progress_at_{};             ///< When a request last got further, or a load ended.
+  Instant token_at_{};                ///< When a token was last read or written, or a request came.
   std::int64_t since_progress_ = 0;   ///< Events and notices since then.
   std::int64_t planned_repairs_ = 0;  ///< Faults and repairs to come, which change what can happen.
 

@@ -17,6 +17,9 @@ constexpr Duration kStill = 15min;
 constexpr std::int64_t kEvents = 50'000;
 constexpr std::int64_t kEventsEach = 32;
 
+/// Events that clocks bring are further apart.
+constexpr Duration kLeastApart = 1ms;
+
 constexpr double kGiga = 1e9;
 
 }  // namespace
@@ -69,7 +72,12 @@ void World::progressed() {
 
 bool World::goes_round_in_rings() const {
   const auto parts = static_cast<std::int64_t>(gpus_.size() + models_.size());
-  return since_progress_ > kEvents + kEventsEach * (live_ + parts);
+  return live_ > 0 && since_progress_ > kEvents + kEventsEach * (live_ + parts) &&
+         now_ - progress_at_ < since_progress_ * kLeastApart;
+}
+
+bool World::loads_in_vain() const {
+  return live_ > 0 && now_ >= token_at_ + kStill;
 }
 
 /// Whether something of a replica is under way that ends by itself.

@@ -107,6 +107,7 @@ void World::engine_event(ReplicaId id, std::uint64_t stamp) {
   const std::int64_t before = replica->engine->tokens_done();
   replica->engine->finish_run(now_, budget, outputs);
   if (replica->engine->tokens_done() > before) {
+    token_at_ = now_;
     progressed();
   }
   handle_outputs(*replica, outputs);
