@@ -260,6 +260,8 @@ void World::reject(LiveId id, Reason reason) {
 
 void World::timer(Instant at, std::uint64_t tag) {
   HEDDLE_CHECK(at >= now_);
+  constexpr Duration kClock = std::chrono::minutes(1);
+  planned_until_ = at >= now_ + kClock ? std::max(planned_until_, at) : planned_until_;
   queue_.push(at, {.kind = EventKind::kTimer, .stamp = tag});
 }
 

@@ -447,6 +447,7 @@ class World final : private Actions {
   Instant progress_at_{};             ///< When a request last got further, or a load ended.
   Instant token_at_{};                ///< When a token was last read or written, or a request came.
   std::int64_t since_progress_ = 0;   ///< Events and notices since then.
+  Instant planned_until_{};           ///< Timers that are no mere clock are set until then.
   std::int64_t planned_repairs_ = 0;  ///< Faults and repairs to come, which change what can happen.
 
   std::vector<std::unique_ptr<Replica>> replicas_{};  ///< By id; null when gone.

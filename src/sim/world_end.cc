@@ -96,7 +96,8 @@ bool World::works(const Replica& replica) const {
 }
 
 bool World::nothing_happens() const {
-  if (live_ == 0 || more_arrivals_ || planned_repairs_ > 0 || now_ < progress_at_ + kStill) {
+  if (live_ == 0 || more_arrivals_ || planned_repairs_ > 0 || now_ < progress_at_ + kStill ||
+      now_ < planned_until_) {
     return false;
   }
   return std::none_of(gpus_.begin(), gpus_.end(), [this](const Gpu& gpu) {
