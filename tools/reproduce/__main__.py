@@ -155,7 +155,7 @@ def judge(experiment, outcome):
     judged = [row for row in outcome.rows if row.passed is not None]
     good = sum(row.passed for row in judged)
     fits = sum(row.fit for row in outcome.rows)
-    said = f"{good} of {len(judged)}" + (f", and {fits} fits" if fits else "")
+    said = f"{good} of {len(judged)}" + (f", and {fits} fit{'s' if fits > 1 else ''}" if fits else "")
     return said, good >= experiment.quorum * len(judged) if judged else None
 
 
@@ -184,7 +184,7 @@ def run_all(experiments, sim):
 def document(results):
     parts = [HEAD, "| | experiment | rows in tolerance | |\n|---|---|---|---|"]
     for experiment, _, said, passed, _ in results:
-        mark = "pass" if passed else "FAIL" if passed is False else "fits only" if "fits" in said else "not run"
+        mark = "pass" if passed else "FAIL" if passed is False else "fits only" if "fit" in said else "not run"
         bold = "**" if experiment.must else ""
         parts.append(f"| {bold}{experiment.id}{bold} | {experiment.title} | {said} | {bold}{mark}{bold} |")
     text = "\n".join(parts) + "\n"

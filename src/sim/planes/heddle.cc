@@ -65,16 +65,16 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
     const std::int64_t pages =
         world.weight_pages(id) + world.overhead_pages(id) + world.kv_pages(id, kLeastKvTokens);
     models.push_back({.model = id,
-                      .demand = 1,
+                      .demand = static_cast<double>(world.model(id).weight_bytes()),
                       .bytes = pages * world.model(id).tp * world.page_bytes(),
                       .parts = world.model(id).tp});
   }
   for (const Gpu& gpu : world.gpus()) {
     devices.push_back({.id = gpu.id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()});
   }
-  // Nothing is known of anybody's load, so that an equal number on every GPU is the best guess:
-  // least pressure after each. Bin packing would put all that is small on one GPU, where they slow
-  // each other; only where GPUs are too few for an even spread does it place more.
+  // Nothing is known of anybody's load, so that equal work on every GPU is the best guess: a step
+  // reads the weights. Bin packing would put all that is small on one GPU, where they slow each
+  // other; only where GPUs are too few for an even spread does it place more.
   const policy::KvPlan even =
       policy::plan_kv_placement(models, devices, {.planner = policy::KvPlanner::kGreedy});
   const policy::KvPlan packed = policy::plan_kv_placement(models, devices, {});
