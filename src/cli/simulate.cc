@@ -95,6 +95,49 @@ Result<void> write_file(const std::string& file, const std::string& text) {
   return {};
 }
 
+/// The models that lie in host memory at first, the most asked for first.
+std::vector<ModelId> in_host_memory(const SimulateOptions& options, const Inputs& inputs) {
+  std::vector<ModelId> models;
+  for (std::size_t i = 0; i < inputs.summary.models.size() && options.initial == "warm"; ++i) {
+    models.emplace_back(i);
+  }
+  const auto rate = [&](ModelId id) {
+    return inputs.summary.demand[id.value()].requests_per_second;
+  };
+  std::sort(models.begin(), models.end(), [&](ModelId a, ModelId b) {
+    return std::pair(-rate(a), a) < std::pair(-rate(b), b);
+  });
+  return models;
+}
+
+/// Says on stderr which requests a run did not serve, and why. False: the policy was stuck.
+bool tell_unserved(const std::string& policy, const sim::RunEnd& end, const Inputs& inputs) {
+  constexpr std::size_t kMost = 20;
+  if (end.unserved.empty()) {
+    return true;
+  }
+  const double at = to_seconds(end.at.time_since_epoch());
+  const char* how = end.kind == sim::RunEnd::Kind::kNothingHappens
+                        ? "nothing more happened, and requests waited"
+                    : end.kind == sim::RunEnd::Kind::kGoesRoundInRings
+                        ? "events repeated, and no request got any further"
+                        : "the run was cut off, 2 hours after the last arrival";
+  std::fprintf(stderr, "heddle: policy %s: at %.1f s %s:\n", policy.c_str(), at, how);
+  for (std::size_t i = 0; i < std::min(kMost, end.unserved.size()); ++i) {
+    const sim::Unserved& each = end.unserved[i];
+    std::fprintf(stderr,
+                 "  %s: %lld requests unserved, request %llu the first: %s\n",
+                 inputs.summary.models[each.model.value()].name.c_str(),
+                 static_cast<long long>(each.requests),
+                 static_cast<unsigned long long>(each.first.value()),
+                 each.why.c_str());
+  }
+  if (end.unserved.size() > kMost) {
+    std::fprintf(stderr, "  and %zu models more\n", end.unserved.size() - kMost);
+  }
+  return !end.stuck();
+}
+
 Result<FinishedRun> run_one(const SimulateOptions& options,
                             const Inputs& inputs,
                             const std::string& policy,
@@ -123,7 +166,7 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
     return faults.error();
   }
   FinishedRun run{.policy = policy};
-  sim::Results::Options keep{.timeline = !options.html.empty()};
+  sim::Results::Options keep{.warmup = options.warmup, .timeline = !options.html.empty()};
   if (options.explain) {
     keep.explain = RequestId(*options.explain);
   }
@@ -143,7 +186,9 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
                    {.sample_period = options.html.empty()
                                          ? Duration{}
                                          : Duration(1 + static_cast<std::int64_t>(span) / kSamples),
-                    .check_every_event = options.check});
+                    .check_every_event = options.check,
+                    .in_host_memory = in_host_memory(options, inputs),
+                    .warmup = options.warmup});
   sim::inject(world, *faults);
   world.run(**source);
   run.results->finish(world);
@@ -215,8 +260,12 @@ std::string command_of(const SimulateOptions& options) {
   add(trace.most_input > 0, "--cut-input", std::to_string(trace.most_input));
   add(trace.least_output > 0, "--least-output", std::to_string(trace.least_output));
   add(!trace.model.empty(), "--default-model", trace.model);
+  add(options.initial != SimulateOptions{}.initial, "--initial", options.initial);
+  add(options.warmup > Duration{},
+      "--warmup",
+      std::to_string(options.warmup / std::chrono::milliseconds(1)) + "ms");
   add(!options.faults.empty(), "--faults", options.faults);
-  add(options.perf != SimulateOptions{}.perf, "--perf", options.perf);
+  add(!options.perf.empty(), "--perf", options.perf);
   return text;
 }
 
@@ -312,7 +361,11 @@ std::vector<std::string> split_policies(const std::string& text) {
 }
 
 int simulate(const SimulateOptions& options) {
-  const Result<PerfData> perf = load_perf_data(options.perf);
+  const Result<std::string> folder = find_perf_folder(options.perf, options.cluster);
+  if (!folder) {
+    return fail(folder.error());
+  }
+  const Result<PerfData> perf = load_perf_data(*folder);
   if (!perf) {
     return fail(perf.error());
   }
@@ -339,7 +392,15 @@ int simulate(const SimulateOptions& options) {
   }
   const Inputs inputs{.cluster = *cluster, .summary = std::move(summary).value()};
   const Result<std::vector<FinishedRun>> runs = run_all(options, inputs);
-  return runs ? report(options, inputs, *runs) : fail(runs.error());
+  if (!runs) {
+    return fail(runs.error());
+  }
+  bool all_ended = true;
+  for (const FinishedRun& run : *runs) {
+    all_ended = tell_unserved(run.policy, run.results->end(), inputs) && all_ended;
+  }
+  const int status = report(options, inputs, *runs);
+  return status == 0 && !all_ended ? kStuckStatus : status;
 }
 
 }  // namespace heddle::cli

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/time.h"
 #include "cli/simulate_trace.h"
 
 namespace heddle::cli {
@@ -14,13 +15,17 @@ struct SimulateOptions {
   TraceOptions trace{};
   std::string cluster{};
   std::string models{};
-  std::string perf = "data/perf";
+  std::string perf{};  ///< Folder of constants; empty: find_perf_folder() looks for it.
   std::vector<std::string> policies{"heddle"};  ///< `name` or `name:flag=value,flag=value`.
   std::string sweep{};                          ///< "rps=5..30" or "rps=5..30:2.5": by that step.
   std::string faults{};                         ///< A script, or "random:SEED:COUNT".
   std::string json{};                           ///< Files to write; "-" is stdout.
   std::string csv{};
   std::string html{};
+  /// Where weights are when time begins, the same for every policy: "empty", only in the store;
+  /// "warm", in host memory of every server, the most asked for first, as many as fit.
+  std::string initial = "empty";
+  Duration warmup{};   ///< Requests that come earlier are served and left out of all numbers.
   bool check = false;  ///< Check all invariants after every event.
   std::optional<std::uint64_t> explain{};
 };
@@ -31,7 +36,11 @@ struct SimulateOptions {
 /// "rps=5..30:2.5": rates from 5 to 30 by steps of 2.5. Without a step, six of them.
 Result<std::vector<double>> parse_sweep(std::string_view text);
 
-/// Replays a workload on a modelled cluster under one policy set or several, and reports.
+/// Exit status of a run in which a policy came to a stop with requests left.
+inline constexpr int kStuckStatus = 3;
+
+/// Replays a workload on a modelled cluster under one policy set or several, and reports. Prints
+/// which requests were never served, and why; kStuckStatus where a policy came to a stop by that.
 int simulate(const SimulateOptions& options);
 
 }  // namespace heddle::cli

@@ -44,8 +44,7 @@ void add_simulate_command(CLI::App& app, SimulateOptions& options, std::function
           [&](const std::string& text) { options.policies = split_policies(text); },
           "Policy sets to run, with commas between them")
       ->default_str(options.policies[0]);
-  verb->add_option("--perf", options.perf, "Folder of performance constants")
-      ->capture_default_str();
+  verb->add_option("--perf", options.perf, "Folder of performance constants; else data/perf");
   verb->add_option(
       "--sweep", options.sweep, "Run at several rates: rps=5..30, or rps=5..30:2.5 with a step");
   verb->add_option("--speed", options.trace.speed, "Arrivals come so many times as fast")
@@ -55,6 +54,17 @@ void add_simulate_command(CLI::App& app, SimulateOptions& options, std::function
           "--until",
           [&](const std::string& text) { options.trace.until = *parse_duration(text); },
           "Leave out what arrives later than this")
+      ->check(check_duration);
+  verb->add_option("--initial",
+                   options.initial,
+                   "Where weights are at first, for every policy: empty, in the store alone; warm, "
+                   "in host memory of every server as far as they fit")
+      ->check(CLI::IsMember({"empty", "warm"}))
+      ->capture_default_str();
+  verb->add_option_function<std::string>(
+          "--warmup",
+          [&](const std::string& text) { options.warmup = *parse_duration(text); },
+          "Serve what arrives earlier than this, and leave it out of the numbers")
       ->check(check_duration);
   verb->add_option("--cut-input", options.trace.most_input, "Cut inputs to so many tokens");
   verb->add_option("--least-output", options.trace.least_output, "Stretch shorter outputs");

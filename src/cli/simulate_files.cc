@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/units.h"
@@ -265,6 +266,43 @@ Result<double> parse_seconds_per_byte(std::string_view text) {
                .message = "\"" + std::string(text) +
                           "\" is not a time per size; want such as "
                           "0.5s/GB"};
+}
+
+Result<std::string> find_perf_folder(const std::string& named, const std::string& cluster_file) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path here = fs::current_path(none);
+  const fs::path beside = fs::absolute(cluster_file, none).parent_path();
+  std::vector<fs::path> places;
+  if (!named.empty()) {
+    places = {here / named, beside / named};
+  } else {
+    const fs::path program = fs::read_symlink("/proc/self/exe", none).parent_path();
+    for (const fs::path& start : {here, beside, program}) {
+      for (fs::path at = start; !at.empty(); at = at.parent_path()) {
+        places.push_back(at / "data" / "perf");
+        if (at == at.root_path()) {
+          break;
+        }
+      }
+    }
+  }
+  std::string tried;
+  std::set<fs::path> seen;
+  for (const fs::path& place : places) {
+    if (!seen.insert(place.lexically_normal()).second) {
+      continue;
+    }
+    if (fs::exists(place / "gpus.yaml", none)) {
+      return place.lexically_normal().string();
+    }
+    tried += "\n  " + place.lexically_normal().string();
+  }
+  return Error{.code = Code::kNotFound,
+               .message =
+                   "no folder of performance constants (gpus.yaml and others); name it with "
+                   "--perf. Tried:" +
+                   tried};
 }
 
 Result<PerfData> load_perf_data(const std::string& folder) {

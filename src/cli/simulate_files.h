@@ -22,6 +22,11 @@ struct ModelRule {
   sim::ModelSpec spec{};
 };
 
+/// Where the constants are. What is `named` is as it stands or, relative, in the working directory,
+/// else beside the cluster file. Without a name: data/perf in the working directory, beside the
+/// cluster file, or beside the program, or above one of these. kNotFound lists what was tried.
+Result<std::string> find_perf_folder(const std::string& named, const std::string& cluster_file);
+
 /// Reads gpus.yaml, models.yaml, engines.yaml and platforms.yaml in `folder`. Errors list all
 /// problems with file, line, key and what would be right, as for every file here.
 Result<PerfData> load_perf_data(const std::string& folder);

@@ -111,10 +111,18 @@ class RowReader {
       adapt(row);
       return true;
     }
-    if (const std::string failure = reader_.failure(); !failure.empty()) {
-      problem_(number_ + 1, "the file is broken from here on: " + failure);
-    }
     return false;
+  }
+
+  /// What went wrong, if the rows ended because the file is broken: cut off, or not gzip
+  /// throughout.
+  [[nodiscard]] std::optional<Error> broken() const {
+    const std::string failure = reader_.failure();
+    return failure.empty()
+               ? std::nullopt
+               : std::optional(Error{.code = Code::kCorrupt,
+                                     .message = options_.file + ": broken after line " +
+                                                std::to_string(number_) + ": " + failure});
   }
 
  private:
@@ -228,6 +236,9 @@ Result<TraceSummary> survey_trace(const TraceOptions& options,
     sum.input += static_cast<double>(row.input_tokens);
     sum.output += static_cast<double>(row.output_tokens);
     summary.span = row.arrival.time_since_epoch();
+  }
+  if (const std::optional<Error> broken = rows.broken()) {
+    return *broken;
   }
   if (summary.rows == 0) {
     return Error{.code = Code::kInvalidArgument,

@@ -35,8 +35,8 @@ struct TraceSummary {
   [[nodiscard]] double requests_per_second() const;
 };
 
-/// Reads the whole file once. An error only where it cannot be read at all, has no request, or a
-/// line names a model that no rule knows and none does; single bad rows are counted.
+/// Reads the whole file once. An error where it cannot be read to its end (kCorrupt: a gzip file
+/// that was cut off), or has no request that can be replayed; single bad rows are counted.
 Result<TraceSummary> survey_trace(const TraceOptions& options, const std::vector<ModelRule>& rules);
 
 /// The requests of a surveyed trace; plain or gzip, in constant memory. `progress` is told the part

@@ -62,6 +62,17 @@ TEST(Calibrate, AMemoryThatHoldsNotTwoOfItIsRefused) {
   EXPECT_FALSE(calibrate(options, [](double) {}));
 }
 
+// 80 pages: the model twice, and less than the workspace of a step.
+TEST(Calibrate, AMemoryThatHoldsTheModelAndNoStepIsRefused) {
+  CalibrationOptions options = small_device();
+  options.memory = 5U << 20U;
+  const Result<Calibration> measured = calibrate(options, [](double) {});
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(measured.error().message, testing::HasSubstr("the workspace of a step"));
+  EXPECT_THAT(measured.error().message, testing::HasSubstr("it takes 101 pages"));
+}
+
 /// On a GPU of the emulated driver, which has no sense of time but every rule of memory.
 class CalibrateGpu : public testing::Test {
  protected:

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "core/worker_core.h"
 #include "device/registry.h"
+#include "engine/workspace.h"
 #include "store/image_loader.h"
 
 namespace heddle::lab {
@@ -101,12 +103,22 @@ Result<std::unique_ptr<DeviceBench>> DeviceBench::create(const CalibrationOption
   }
   store::ImageLayout layout = store::plan_image(checkpoint->config.model, options.dtype);
   const auto image = store::pages_for(layout.bytes, options.page_bytes);
+  const auto workspace = store::pages_for(
+      engine::workspace_bytes(options.gpu ? device::Kind::kCuda : device::Kind::kCpu,
+                              checkpoint->config.model,
+                              options.dtype,
+                              step_tokens(options)),
+      options.page_bytes);
   const std::uint64_t pages = options.memory / options.page_bytes;
-  if (pages < kind.images * image + kPagesForKv) {
+  const std::uint64_t wanted = kind.images * image + workspace + kPagesForKv;
+  if (pages < wanted) {
     return Error{.code = Code::kResourceExhausted,
                  .message = "calibrate: a memory of " + std::to_string(pages) +
                             " pages does not hold the model, of " + std::to_string(image) +
-                            (kind.images > 1 ? ", twice" : "") + " and some KV"};
+                            (kind.images > 1 ? ", twice" : "") + ", the workspace of a step, of " +
+                            std::to_string(workspace) + ", and some KV; it takes " +
+                            std::to_string(wanted) + " pages, " +
+                            format_bytes(wanted * options.page_bytes)};
   }
   auto device = make_device(options, pages, image, kind.records);
   if (!device) {

@@ -36,6 +36,8 @@ sim::RequestRow row_of(const bench::Row& row, std::uint64_t number, Duration off
   if (row.error.empty()) {
     made.first_token = arrival + row.ttft();
     made.finished = std::max(*made.first_token, arrival + (row.last - row.due));
+  } else {
+    made.end = sim::RequestEnd::kRefused;
   }
   return made;
 }
@@ -97,7 +99,7 @@ Joined join(const LabFile& lab, const PolicySummary& policy) {
     for (const bench::Row& row : run->rows) {
       joined.results->add(row_of(row, number++, offset), held_to.at(row.model));
       ending.counts.completed += row.error.empty() ? 1 : 0;
-      ending.counts.rejected += row.error.empty() ? 0 : 1;
+      ending.counts.refused += row.error.empty() ? 0 : 1;
       ending.counts.tokens += row.completion_tokens;
     }
     add_moments(lab, *run, offset, *joined.results, ending);

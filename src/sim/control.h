@@ -68,7 +68,7 @@ enum class WeightSource : std::uint8_t {
   kHost,     ///< Host memory, over PCIe.
   kSpread,   ///< Host memory through all GPUs of the server, then NVLink.
   kDisk,     ///< Local disk.
-  kNothing,  ///< They are resident already, or part of `beside`.
+  kNothing,  ///< No link moves them: they are part of a suspended engine, or of `after`.
 };
 
 /// One worker of a replica: one GPU, or tp of them.
@@ -169,8 +169,6 @@ class Actions {
   virtual void weave(ReplicaId hot, const Weave& how, Reason reason) = 0;
   virtual void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) = 0;
   virtual void set_value(ReplicaId replica, double value) = 0;
-  /// Puts a model's weights into a host's memory at once (before time begins to matter).
-  virtual void cache(HostId host, ModelId model) = 0;
   /// kTimer with `tag` at `at`.
   virtual void timer(Instant at, std::uint64_t tag) = 0;
 };

@@ -283,9 +283,9 @@ std::string Explanation::tell(const std::vector<std::string>& models) const {
     }
     text += row.finished
                 ? print("; it was done after %.3f s.\n", to_seconds(*row.finished - row.arrival))
-                : std::string(".\n");
+                : "; in the end it was " + std::string(name(row.end)) + ".\n";
   } else {
-    text += "It was never served.\n";
+    text += "It was " + std::string(name(row.end)) + ".\n";
   }
   const std::vector<Part> all = parts(models);
   const auto longest = std::max_element(

@@ -49,10 +49,10 @@ const std::array kLines{
     Line{"requests per second",
          [](const Run& run) { return print("%.3g", run.requests_per_second); }},
     Line{"requests", [](const Run& run) { return count(run.results->counts().arrived); }},
-    Line{"  refused / never served",
+    Line{"  refused / unserved",
          [](const Run& run) {
            const WorldCounts& counts = run.results->counts();
-           return count(counts.rejected) + " / " + count(counts.unserved);
+           return count(counts.refused) + " / " + count(counts.unserved);
          }},
     Line{"TTFT mean/p50/p95/p99 [s]", [](const Run& run) { return four(run.results->ttft(), 1); }},
     Line{"TPOT mean/p50/p95/p99 [ms]",
@@ -74,7 +74,7 @@ const std::array kLines{
            return print("%.2f (%zu) of %zu",
                         mean_gpus(*run.results),
                         run.results->gpus_touched(),
-                        run.results->gpus());
+                        run.results->gpu_pages().size());
          }},
     Line{"GPU-seconds", [](const Run& run) { return print("%.0f", run.results->gpu_seconds()); }},
 };
@@ -124,13 +124,11 @@ const std::array kColumns{
     Line{"p99 [ms]",
          [](const Run& run) { return format_seconds(1000 * run.results->tpot().at(0.99)); }},
     Line{"GPUs", [](const Run& run) { return print("%.2f", mean_gpus(*run.results)); }},
+    Line{"GPU-seconds", [](const Run& run) { return print("%.0f", run.results->gpu_seconds()); }},
     Line{"hits", [](const Run& run) { return percent(hit_ratio(run.results->counts())); }},
     Line{"evictions", [](const Run& run) { return count(run.results->counts().evictions); }},
-    Line{"refused",
-         [](const Run& run) {
-           const WorldCounts& counts = run.results->counts();
-           return count(counts.rejected + counts.unserved);
-         }},
+    Line{"refused", [](const Run& run) { return count(run.results->counts().refused); }},
+    Line{"unserved", [](const Run& run) { return count(run.results->counts().unserved); }},
 };
 constexpr std::size_t kRunsAsColumns = 5;
 
@@ -187,7 +185,7 @@ void write_counts(spec::JsonWriter& json, const WorldCounts& counts) {
   const std::array<std::pair<const char*, std::int64_t>, 16> all{{
       {"arrived", counts.arrived},
       {"completed", counts.completed},
-      {"rejected", counts.rejected},
+      {"refused", counts.refused},
       {"unserved", counts.unserved},
       {"starts", counts.starts},
       {"hits", counts.hits},
@@ -227,9 +225,21 @@ void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
     json.key("forecast_error").number(*results.forecast_error());
   }
   write_counts(json, results.counts());
-  json.key("gpus").integer(results.gpus()).key("gpus_touched").integer(results.gpus_touched());
+  json.key("gpus")
+      .integer(results.gpu_pages().size())
+      .key("gpus_touched")
+      .integer(results.gpus_touched());
   json.key("gpu_seconds").number(results.gpu_seconds());
   json.key("span_s").number(to_seconds(results.span()));
+  json.key("end").string(name(results.end().kind)).key("unserved").begin_array();
+  for (const Unserved& each : results.end().unserved) {
+    const std::size_t model = each.model.value();
+    json.begin_object().key("model").string(model < head.models.size() ? head.models[model] : "");
+    json.key("requests").integer(each.requests);
+    json.key("first").integer(static_cast<std::int64_t>(each.first.value()));
+    json.key("why").string(each.why).end_object();
+  }
+  json.end_array();
   json.key("gib_seconds").begin_object();
   for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
     if (results.gib_seconds().at(kind) > 0) {
@@ -321,7 +331,7 @@ std::string csv_row(const RequestRow& row, const std::string& model) {
   text += ",";
   text += row.finished ? print("%.6f", to_seconds(*row.finished - row.arrival)) : "";
   text += "," + count(row.preemptions) + (row.cold ? ",1," : ",0,");
-  return text + (row.finished ? "completed\n" : "refused\n");
+  return text + std::string(name(row.end)) + "\n";
 }
 
 }  // namespace heddle::sim

@@ -79,7 +79,7 @@ std::string tiles(const Run& run) {
                 sizeof gpus,
                 "%.1f of %zu",
                 results.gpu_seconds() / std::max(1e-9, to_seconds(results.span())),
-                results.gpus());
+                results.gpu_pages().size());
   return "<div class='tiles'>" + tile(short_percent(results.attainment()), "met both objectives") +
          tile(format_seconds(results.ttft().at(0.5)) + " s", "TTFT, median") +
          tile(format_seconds(results.ttft().at(0.99)) + " s", "TTFT, P99") +
@@ -316,9 +316,10 @@ std::string pages(const ReportHead& head, const Run& run) {
       strips[gpu].moments.push_back(std::move(pieces));
     }
   }
-  const std::string note = results.gpus() > strips.size()
+  const std::string note = results.gpu_pages().size() > strips.size()
                                ? "<p class='soft'>The first " + std::to_string(strips.size()) +
-                                     " of " + std::to_string(results.gpus()) + " GPUs.</p>"
+                                     " of " + std::to_string(results.gpu_pages().size()) +
+                                     " GPUs.</p>"
                                : "";
   return card(draw_strips(strips, options) + note);
 }

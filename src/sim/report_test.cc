@@ -53,8 +53,12 @@ TEST(ReportJson, IsTheSameForTheSameRun) {
 }
 
 TEST(CsvRow, LeavesOutWhatThereIsNot) {
-  const RequestRow refused{.number = RequestId(3), .model = ModelId(0), .input_tokens = 5};
+  const RequestRow refused{
+      .number = RequestId(3), .model = ModelId(0), .input_tokens = 5, .end = RequestEnd::kRefused};
+  RequestRow unserved = refused;
+  unserved.end = RequestEnd::kUnserved;
   EXPECT_EQ(csv_row(refused, "m"), "3,m,0.000000,5,0,,,,0,0,refused\n");
+  EXPECT_EQ(csv_row(unserved, "m"), "3,m,0.000000,5,0,,,,0,0,unserved\n");
   const RequestRow served{.number = RequestId(4),
                           .model = ModelId(0),
                           .arrival = Instant(std::chrono::seconds(1)),

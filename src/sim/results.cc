@@ -17,7 +17,9 @@ RequestRow row_of(const Outcome& outcome) {
           .input_tokens = request.prompt,
           .output_tokens = request.generated,
           .first_token = request.first_token,
-          .finished = outcome.completed ? std::optional(outcome.ended) : std::nullopt,
+          .finished =
+              outcome.end == RequestEnd::kCompleted ? std::optional(outcome.ended) : std::nullopt,
+          .end = outcome.end,
           .preemptions = request.preemptions,
           .cold = request.waited_for_start};
 }
@@ -61,9 +63,35 @@ Results::Results(Options options) : options_(std::move(options)) {
 void Results::ended(const World& world, const Outcome& outcome) {
   const RequestRow row = row_of(outcome);
   const ModelSpec& spec = world.model(row.model);
-  add(row, {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot});
+  if (row.arrival >= Instant(options_.warmup)) {
+    ++ended_.arrived;
+    ++(row.end == RequestEnd::kCompleted ? ended_.completed
+       : row.end == RequestEnd::kRefused ? ended_.refused
+                                         : ended_.unserved);
+    add(row, {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot});
+  }
   if (explanation_) {
     explanation_->ended(world, row);
+  }
+}
+
+Results::Start Results::counted(const World& world) {
+  constexpr double kGib = 1 << 30;
+  Start start{.at = world.now(), .counts = world.counts(), .gpu_seconds = world.gpu_seconds()};
+  for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
+    start.gib_seconds.at(kind) =
+        world.memory().page_seconds(world.now(), static_cast<LeaseKind>(kind)) *
+        static_cast<double>(world.page_bytes()) / kGib;
+  }
+  return start;
+}
+
+/// What happened since is what counts; GPUs that hold something are in use from the beginning.
+void Results::counting(const World& world) {
+  start_ = counted(world);
+  gpu_touched_.assign(world.gpus().size(), false);
+  for (const Gpu& gpu : world.gpus()) {
+    gpu_touched_[gpu.id.value()] = !gpu.replicas.empty();
   }
 }
 
@@ -124,6 +152,12 @@ Results::Bin& Results::bin(Instant at) {
 }
 
 void Results::acted(const World& world, const Act& act) {
+  if (explanation_) {
+    explanation_->acted(world, act);
+  }
+  if (act.at < Instant(options_.warmup)) {
+    return;
+  }
   const bool about_requests = act.verb == "dispatch" || act.verb == "reject";
   count(act.at,
         act.verb == "start" ? 1 : 0,
@@ -140,9 +174,6 @@ void Results::acted(const World& world, const Act& act) {
     for (const GpuId gpu : world.replica(act.replica)->gpus) {
       gpu_touched_[gpu.value()] = true;
     }
-  }
-  if (explanation_) {
-    explanation_->acted(world, act);
   }
 }
 
@@ -170,16 +201,19 @@ void Results::finish(const World& world) {
   for (const Gpu& gpu : world.gpus()) {
     gpu_pages_.push_back(gpu.pages);
   }
-  counts_ = world.counts();
-  span_ = world.now().time_since_epoch();
+  const Start now = counted(world);
+  counts_ = now.counts - start_.counts;
+  counts_.arrived = ended_.arrived;
+  counts_.completed = ended_.completed;
+  counts_.refused = ended_.refused;
+  counts_.unserved = ended_.unserved;
+  end_ = world.end();
+  span_ = now.at - start_.at;
   digest_ = world.digest();
-  gpu_seconds_ = world.gpu_seconds();
-  gpu_count_ = world.gpus().size();
+  gpu_seconds_ = now.gpu_seconds - start_.gpu_seconds;
   touched_ = static_cast<std::size_t>(std::count(gpu_touched_.begin(), gpu_touched_.end(), true));
-  constexpr double kGib = 1 << 30;
   for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
-    gib_seconds_.at(kind) = world.memory().page_seconds(world.now(), static_cast<LeaseKind>(kind)) *
-                            static_cast<double>(world.page_bytes()) / kGib;
+    gib_seconds_.at(kind) = now.gib_seconds.at(kind) - start_.gib_seconds.at(kind);
   }
 }
 
@@ -189,7 +223,6 @@ void Results::finish(const Ending& ending) {
   counts_ = ending.counts;
   span_ = ending.span;
   gpu_seconds_ = ending.gpu_seconds;
-  gpu_count_ = ending.gpu_pages.size();
   touched_ = ending.gpus_touched;
   gib_seconds_ = ending.gib_seconds;
 }

@@ -31,6 +31,8 @@ class Results final : public Observer {
  public:
   static constexpr std::size_t kGpusShown = 64;
   struct Options {
+    /// Requests that come earlier are left out of every number, as is what is done for them then.
+    Duration warmup{};
     bool timeline = false;  ///< Keep pages of GPUs over time, of the first kGpusShown.
     std::optional<RequestId> explain{};
     std::function<void(const RequestRow&)> each{};
@@ -85,8 +87,9 @@ class Results final : public Observer {
   [[nodiscard]] double attainment() const;
   [[nodiscard]] const std::vector<PerModel>& models() const { return models_; }
   [[nodiscard]] const WorldCounts& counts() const { return counts_; }
+  /// How the run ended; with whom it left unserved.
+  [[nodiscard]] const RunEnd& end() const { return end_; }
   [[nodiscard]] double gpu_seconds() const { return gpu_seconds_; }
-  [[nodiscard]] std::size_t gpus() const { return gpu_count_; }
   [[nodiscard]] std::size_t gpus_touched() const { return touched_; }
   [[nodiscard]] Duration span() const { return span_; }
   /// GiB-seconds on devices by lease kind.
@@ -115,10 +118,22 @@ class Results final : public Observer {
   }
 
  private:
+  void counting(const World& world) override;
   [[nodiscard]] double part_of_all(std::int64_t PerModel::* met) const;
   Bin& bin(Instant at);
+  /// What a world had counted when the warm-up was over.
+  struct Start {
+    Instant at{};
+    WorldCounts counts{};
+    double gpu_seconds = 0;
+    std::array<double, ledger::kLeaseKinds> gib_seconds{};
+  };
+  [[nodiscard]] static Start counted(const World& world);
 
   Options options_{};
+  Start start_{};
+  RunEnd end_{};
+  WorldCounts ended_{};  ///< How the requests that count have ended.
   Quantiles ttft_{};
   Quantiles tpot_{};
   std::vector<PerModel> models_{};
@@ -135,7 +150,6 @@ class Results final : public Observer {
   std::vector<std::int64_t> gpu_pages_{};
   std::array<double, ledger::kLeaseKinds> gib_seconds_{};
   double gpu_seconds_ = 0;
-  std::size_t gpu_count_ = 0;
   std::size_t touched_ = 0;
   std::vector<bool> gpu_touched_{};
   Duration span_{};

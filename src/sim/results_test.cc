@@ -26,6 +26,24 @@ TEST(Results, CountWhatHappened) {
   EXPECT_FALSE(results->forecast_error()) << "serverlessllm makes no forecasts";
 }
 
+// The first of the two requests comes at 0 s, the other at 30 s.
+TEST(Results, LeaveOutWhatComesDuringTheWarmUp) {
+  std::vector<RequestRow> rows;
+  const auto all = run_two_models({});
+  const auto results =
+      run_two_models({.warmup = std::chrono::seconds(20),
+                      .each = [&](const RequestRow& row) { rows.push_back(row); }});
+  EXPECT_EQ(results->counts().arrived, 1);
+  EXPECT_EQ(results->counts().completed, 1);
+  EXPECT_EQ(results->counts().starts, 1);
+  EXPECT_EQ(results->ttft().count(), 1U);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].model, ModelId(1));
+  EXPECT_EQ(results->span(), all->span() - std::chrono::seconds(20));
+  EXPECT_LT(results->gpu_seconds(), all->gpu_seconds());
+  EXPECT_GT(results->gpu_seconds(), 0);
+}
+
 TEST(Results, GiveEveryRequestARow) {
   std::vector<RequestRow> rows;
   run_two_models({.each = [&](const RequestRow& row) { rows.push_back(row); }});
@@ -76,7 +94,7 @@ TEST(Results, TakeWhatRealServersDid) {
   ASSERT_EQ(results.bins().size(), 2U);
   EXPECT_EQ(results.bins()[0].met, 1);
   EXPECT_EQ(results.bins()[1].loads, 3);
-  EXPECT_EQ(results.gpus(), 2U);
+  EXPECT_EQ(results.gpu_pages().size(), 2U);
   EXPECT_EQ(results.counts().evictions, 1);
 }
 

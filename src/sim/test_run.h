@@ -17,8 +17,13 @@ inline std::unique_ptr<Results> run_two_models(Results::Options options) {
   cluster.hosts[0].usable = 0.35;
   const std::vector<ModelSpec> models = test_models(2);
   auto plane = make_plane("serverlessllm", {.demand = {}, .flags = {{"keep_alive", "1"}}});
+  const Duration warmup = options.warmup;
   auto results = std::make_unique<Results>(std::move(options));
-  World world(cluster, models, **plane, *results, {.sample_period = std::chrono::seconds(1)});
+  World world(cluster,
+              models,
+              **plane,
+              *results,
+              {.sample_period = std::chrono::seconds(1), .warmup = warmup});
   ListSource source(
       {{.arrival = Instant(), .model = ModelId(0), .input_tokens = 100, .output_tokens = 10},
        {.arrival = Instant(std::chrono::seconds(30)),

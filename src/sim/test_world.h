@@ -35,7 +35,7 @@ class ListSource final : public RequestSource {
 struct Served {
   double arrival = 0;      ///< All in seconds.
   double first_token = 0;  ///< -1: none.
-  double finished = 0;     ///< -1: refused, or never served.
+  double finished = 0;     ///< -1: refused, or unserved.
   std::int64_t tokens = 0;
   [[nodiscard]] double ttft() const { return first_token - arrival; }
 };
@@ -49,7 +49,7 @@ class Witness final : public Observer {
     served[request.number.value()] = {
         .arrival = seconds(request.arrival),
         .first_token = request.first_token ? seconds(*request.first_token) : -1,
-        .finished = outcome.completed ? seconds(outcome.ended) : -1,
+        .finished = outcome.end == RequestEnd::kCompleted ? seconds(outcome.ended) : -1,
         .tokens = request.generated};
   }
   void acted(const World& /*world*/, const Act& act) override {
@@ -85,10 +85,17 @@ struct TestRun {
   WorldCounts counts{};
   std::uint64_t digest = 0;
   double gpu_seconds = 0;
+  RunEnd end{};
 
   [[nodiscard]] const Served& request(std::uint64_t number) const {
     return witness.served.at(number);
   }
+};
+
+/// Where weights lie when time begins.
+enum class Begin : std::uint8_t {
+  kEmpty,  ///< In the store.
+  kWarm,   ///< In host memory of every server, as far as they fit.
 };
 
 /// Replays `rows` with all invariants checked after every event. `prepare` may plan faults.
@@ -96,9 +103,14 @@ inline TestRun run_world(const ClusterSpec& cluster,
                          const std::vector<ModelSpec>& models,
                          ControlPlane& plane,
                          const std::vector<TraceRow>& rows,
-                         const std::function<void(World&)>& prepare = {}) {
+                         const std::function<void(World&)>& prepare = {},
+                         Begin begin = Begin::kEmpty) {
   TestRun run;
-  World world(cluster, models, plane, run.witness, {.check_every_event = true});
+  WorldOptions options{.check_every_event = true};
+  for (std::size_t i = 0; i < models.size() && begin == Begin::kWarm; ++i) {
+    options.in_host_memory.emplace_back(i);
+  }
+  World world(cluster, models, plane, run.witness, options);
   if (prepare) {
     prepare(world);
   }
@@ -107,7 +119,19 @@ inline TestRun run_world(const ClusterSpec& cluster,
   run.counts = world.counts();
   run.digest = world.digest();
   run.gpu_seconds = world.gpu_seconds();
+  run.end = world.end();
   return run;
+}
+
+/// What a list of requests is as a whole, as offline planners are told it.
+inline std::vector<OfflineDemand> demand_of(std::size_t models, const std::vector<TraceRow>& rows) {
+  std::vector<OfflineDemand> demand(models);
+  for (const TraceRow& row : rows) {
+    demand[row.model.value()].requests_per_second += 0.1;
+    demand[row.model.value()].input_tokens = static_cast<double>(row.input_tokens);
+    demand[row.model.value()].output_tokens = static_cast<double>(row.output_tokens);
+  }
+  return demand;
 }
 
 /// The same with a policy set by its name, and flags such as {"keep_alive", "5"}.
@@ -115,17 +139,12 @@ inline TestRun run_policy(std::string_view name,
                           const ClusterSpec& cluster,
                           const std::vector<ModelSpec>& models,
                           const std::vector<TraceRow>& rows,
-                          std::map<std::string, std::string> flags = {}) {
-  PlaneInputs inputs{.flags = std::move(flags)};
-  inputs.demand.resize(models.size());
-  for (const TraceRow& row : rows) {
-    inputs.demand[row.model.value()].requests_per_second += 0.1;
-    inputs.demand[row.model.value()].input_tokens = static_cast<double>(row.input_tokens);
-    inputs.demand[row.model.value()].output_tokens = static_cast<double>(row.output_tokens);
-  }
-  auto plane = make_plane(name, inputs);
+                          std::map<std::string, std::string> flags = {},
+                          Begin begin = Begin::kWarm) {
+  auto plane =
+      make_plane(name, {.demand = demand_of(models.size(), rows), .flags = std::move(flags)});
   HEDDLE_CHECK(plane.has_value());
-  return run_world(cluster, models, **plane, rows);
+  return run_world(cluster, models, **plane, rows, {}, begin);
 }
 
 [[nodiscard]] inline TraceRow row_at(double seconds,

@@ -94,6 +94,10 @@ void World::build(const ClusterSpec& cluster) {
 }
 
 void World::run(RequestSource& source) {
+  fill_host_memory();
+  if (options_.warmup > Duration{}) {
+    queue_.push(now_ + options_.warmup, {.kind = EventKind::kCounting});
+  }
   notify({.kind = NoticeKind::kStart});
   deliver_notices();
   if (options_.sample_period > Duration{}) {
@@ -103,38 +107,26 @@ void World::run(RequestSource& source) {
   if (more_arrivals_) {
     queue_.push(upcoming_.arrival, {.kind = EventKind::kArrival});
   }
-  while (!queue_.empty() && (more_arrivals_ || live_ > 0)) {
+  RunEnd::Kind kind = RunEnd::Kind::kDone;
+  while (!queue_.empty() && (more_arrivals_ || live_ > 0) && kind == RunEnd::Kind::kDone) {
     const auto entry = queue_.pop();
     if (!more_arrivals_ && entry.at > last_arrival_ + options_.patience) {
+      kind = loads_in_vain() ? RunEnd::Kind::kGoesRoundInRings : RunEnd::Kind::kOutOfPatience;
       break;
     }
     now_ = entry.at;
     ++counts_.events;
+    ++since_progress_;
     perform(entry.event, source);
     deliver_notices();
     if (options_.check_every_event) {
       check_invariants();
     }
+    kind = goes_round_in_rings() ? RunEnd::Kind::kGoesRoundInRings
+           : nothing_happens()   ? RunEnd::Kind::kNothingHappens
+                                 : kind;
   }
-  give_up();
-}
-
-/// Whatever is still waiting will never be served.
-void World::give_up() {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i].live) {
-      ++counts_.unserved;
-      end_request(LiveId(i), /*completed=*/false);
-    }
-  }
-  if (options_.sample_period > Duration{}) {
-    observer_.sampled(*this, now_);
-  }
-  for (const std::unique_ptr<Replica>& replica : replicas_) {
-    if (replica && replica->engine) {
-      counts_.tokens += replica->engine->tokens_done();
-    }
-  }
+  give_up(kind == RunEnd::Kind::kDone && live_ > 0 ? RunEnd::Kind::kNothingHappens : kind);
 }
 
 void World::perform(const Event& event, RequestSource& source) {
@@ -154,13 +146,17 @@ void World::perform(const Event& event, RequestSource& source) {
     case EventKind::kTimer:
       return notify({.kind = NoticeKind::kTimer, .tag = event.stamp});
     case EventKind::kFault:
+      --planned_repairs_;
       return fault(faults_[event.index]);
     case EventKind::kRepair:
+      --planned_repairs_;
       return mend(faults_[event.index]);
     case EventKind::kSample:
       return sample();
     case EventKind::kUnmapped:
       return unmapped(ReplicaId(event.index));
+    case EventKind::kCounting:
+      return observer_.counting(*this);
   }
 }
 
@@ -170,8 +166,9 @@ void World::sample() {
 }
 
 void World::deliver_notices() {
-  for (std::size_t i = 0; i < notices_.size(); ++i) {
+  for (std::size_t i = 0; i < notices_.size() && !goes_round_in_rings(); ++i) {
     const Notice notice = notices_[i];
+    ++since_progress_;
     plane_.decide(notice, *this, *this);
     if (notice.kind == NoticeKind::kFinished) {
       free_requests_.push_back(static_cast<std::uint32_t>(notice.request.value()));
@@ -199,6 +196,8 @@ void World::arrive(RequestSource& source) {
                         .live = true};
   ++live_;
   last_arrival_ = row.arrival;
+  token_at_ = now_;
+  progressed();
   const auto& siblings = replicas_of(row.model);
   request.waited_for_start = std::none_of(
       siblings.begin(), siblings.end(), [this](ReplicaId each) { return replica(each)->serves(); });
@@ -213,14 +212,14 @@ void World::arrive(RequestSource& source) {
   notify({.kind = NoticeKind::kArrival, .request = id, .model = row.model});
 }
 
-void World::end_request(LiveId id, bool completed) {
+void World::end_request(LiveId id, RequestEnd end) {
   LiveRequest& request = requests_[id.value()];
   HEDDLE_CHECK(request.live);
   request.live = false;
   --live_;
-  mix(request.number.value() * 2 + (completed ? 1 : 0));
+  mix(request.number.value() * 2 + (end == RequestEnd::kCompleted ? 1 : 0));
   mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
-  observer_.ended(*this, {.request = &request, .ended = now_, .completed = completed});
+  observer_.ended(*this, {.request = &request, .ended = now_, .end = end});
 }
 
 void World::mix(std::uint64_t value) {
@@ -247,7 +246,7 @@ void World::note(std::string_view verb,
 
 void World::reject(LiveId id, Reason reason) {
   const LiveRequest& request = requests_[id.value()];
-  ++counts_.rejected;
+  ++counts_.refused;
   mix(static_cast<std::uint64_t>(reason));
   observer_.acted(*this,
                   {.at = now_,
@@ -255,12 +254,14 @@ void World::reject(LiveId id, Reason reason) {
                    .reason = reason,
                    .model = request.model,
                    .request = request.number});
-  end_request(id, /*completed=*/false);
+  end_request(id, RequestEnd::kRefused);
   free_requests_.push_back(static_cast<std::uint32_t>(id.value()));
 }
 
 void World::timer(Instant at, std::uint64_t tag) {
   HEDDLE_CHECK(at >= now_);
+  constexpr Duration kClock = std::chrono::minutes(1);
+  planned_until_ = at >= now_ + kClock ? std::max(planned_until_, at) : planned_until_;
   queue_.push(at, {.kind = EventKind::kTimer, .stamp = tag});
 }
 
@@ -306,6 +307,20 @@ const StepModel& World::step_model(ModelId id, HostId host) const {
       .first->second;
 }
 
+bool fits(const World& world, ModelId model, GpuId gpu) {
+  constexpr std::int64_t kLeastTokens = 512;
+  return world.weight_pages(model) + world.overhead_pages(model) +
+             world.kv_pages(model, kLeastTokens) <=
+         world.gpu(gpu).pages;
+}
+
+bool fits(const World& world, ModelId model, HostId host) {
+  const std::vector<GpuId>& gpus = world.host(host).gpus;
+  return std::count_if(gpus.begin(), gpus.end(), [&](GpuId gpu) {
+           return fits(world, model, gpu);
+         }) >= world.model(model).tp;
+}
+
 double World::gpu_seconds() const {
   return gpu_seconds_ +
          static_cast<double>(gpus_used_) * static_cast<double>((now_ - gpus_since_).count()) * 1e-9;
@@ -318,7 +333,7 @@ void World::check_invariants() const {
     live += request.live ? 1 : 0;
   }
   HEDDLE_CHECK(live == live_);
-  HEDDLE_CHECK(counts_.arrived == counts_.completed + counts_.rejected + counts_.unserved + live_);
+  HEDDLE_CHECK(counts_.arrived == counts_.completed + counts_.refused + counts_.unserved + live_);
   for (const std::unique_ptr<Replica>& each : replicas_) {
     if (each == nullptr) {
       continue;

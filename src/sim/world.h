@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/time.h"
@@ -14,6 +15,7 @@
 #include "sim/event_queue.h"
 #include "sim/links.h"
 #include "sim/memory.h"
+#include "sim/request_row.h"
 #include "sim/simulated_engine.h"
 #include "sim/step_model.h"
 
@@ -128,7 +130,7 @@ struct Host {
 struct Outcome {
   const LiveRequest* request = nullptr;
   Instant ended{};
-  bool completed = false;  ///< Else refused.
+  RequestEnd end{};
 };
 
 /// What an observer may want to hear of; each has an empty default.
@@ -149,6 +151,8 @@ class Observer {
   };
   virtual void acted(const World& /*world*/, const Act& /*act*/) {}
   virtual void sampled(const World& /*world*/, Instant /*at*/) {}
+  /// The warm-up is over.
+  virtual void counting(const World& /*world*/) {}
 };
 
 struct WorldOptions {
@@ -156,15 +160,49 @@ struct WorldOptions {
   bool check_every_event = false;             ///< All invariants, after every event.
   Duration patience = std::chrono::hours(2);  ///< After the last arrival; then the rest counts as
                                               ///< unserved.
+  /// Models whose weights lie in host memory of every server when time begins: of these, in this
+  /// order, as many as fit. GPUs begin empty; what is nowhere else comes from the store.
+  std::vector<ModelId> in_host_memory{};
+  Duration warmup{};  ///< From then on it counts what happens; Observer::counting is told.
 };
 
+/// Requests of one model that were never served, and why the newest look at them says so.
+struct Unserved {
+  ModelId model{};
+  std::int64_t requests = 0;
+  RequestId first{};
+  std::string why{};
+};
+
+/// How a run ended.
+struct RunEnd {
+  enum class Kind : std::uint8_t {
+    kDone,             ///< Every request has ended.
+    kOutOfPatience,    ///< Requests were being served, WorldOptions::patience after the last came.
+    kNothingHappens,   ///< Requests waited, and nothing was under way that could serve them.
+    kGoesRoundInRings  ///< Events repeated, and no request got any further by them.
+  };
+  Kind kind = Kind::kDone;
+  Instant at{};
+  std::vector<Unserved> unserved{};  ///< By model.
+
+  /// Whether the policy came to a stop with requests left.
+  [[nodiscard]] bool stuck() const {
+    return kind == Kind::kNothingHappens || kind == Kind::kGoesRoundInRings;
+  }
+};
+[[nodiscard]] std::string_view name(RunEnd::Kind kind);
+
 struct WorldCounts {
-  std::int64_t arrived = 0, completed = 0, rejected = 0, unserved = 0;
+  std::int64_t arrived = 0, completed = 0, refused = 0, unserved = 0;
   std::int64_t starts = 0, hits = 0, attaches = 0, misses = 0, prewarms = 0, evictions = 0;
   std::int64_t preemptions = 0, resubmissions = 0, merges = 0, failures = 0;
   std::int64_t events = 0, tokens = 0;
   double bytes_fetched = 0, bytes_loaded = 0, bytes_kv_moved = 0;
 };
+
+/// What was counted between two moments.
+[[nodiscard]] WorldCounts operator-(const WorldCounts& later, const WorldCounts& earlier);
 
 /// A cluster, its users and its faults in virtual time, for one control plane to act in. Single
 /// threaded and deterministic: equal inputs give equal histories, to the byte. The read-only part
@@ -193,8 +231,11 @@ class World final : private Actions {
   void inject(Instant at, Fault fault, std::uint64_t target, double factor);
   void repair(Instant at, Fault fault, std::uint64_t target, double factor);
 
-  /// Replays the workload to its end.
+  /// Replays the workload to its end, or until nothing comes of it any more: no model reads or
+  /// writes a token, no load comes to an end, and either nothing is under way or events repeat.
   void run(RequestSource& source);
+  /// After run().
+  [[nodiscard]] const RunEnd& end() const { return end_; }
 
   [[nodiscard]] Instant now() const { return now_; }
   [[nodiscard]] const ControlPlane& plane() const { return plane_; }
@@ -229,7 +270,6 @@ class World final : private Actions {
   [[nodiscard]] const StepModel& step_model(ModelId model, HostId host) const;
   [[nodiscard]] const Memory& memory() const { return memory_; }
   [[nodiscard]] const WorldCounts& counts() const { return counts_; }
-  [[nodiscard]] std::int64_t live_requests() const { return live_; }
   /// GPUs that hold anything, times how long.
   [[nodiscard]] double gpu_seconds() const;
   /// A digest of all that happened, in order.
@@ -248,7 +288,8 @@ class World final : private Actions {
     kFault,
     kRepair,
     kSample,
-    kUnmapped
+    kUnmapped,
+    kCounting
   };
   struct Event {
     EventKind kind{};
@@ -279,7 +320,6 @@ class World final : private Actions {
   void weave(ReplicaId hot, const Weave& how, Reason reason) override;
   void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) override;
   void set_value(ReplicaId replica, double value) override;
-  void cache(HostId host, ModelId model) override;
   void timer(Instant at, std::uint64_t tag) override;
 
   // world.cc: the loop, requests, set-up.
@@ -288,9 +328,8 @@ class World final : private Actions {
   void arrive(RequestSource& source);
   void notify(const Notice& notice) { notices_.push_back(notice); }
   void deliver_notices();
-  void give_up();
   void sample();
-  void end_request(LiveId id, bool completed);
+  void end_request(LiveId id, RequestEnd end);
   void note(std::string_view verb,
             Reason reason,
             const Replica& replica,
@@ -299,6 +338,15 @@ class World final : private Actions {
   void mix(std::uint64_t value);
   Replica& at(ReplicaId id) { return *replicas_[id.value()]; }
   Replica* find(ReplicaId id);
+
+  // world_end.cc: how a run ends.
+  void progressed();
+  [[nodiscard]] bool goes_round_in_rings() const;
+  [[nodiscard]] bool nothing_happens() const;
+  [[nodiscard]] bool loads_in_vain() const;
+  [[nodiscard]] bool works(const Replica& replica) const;
+  void give_up(RunEnd::Kind kind);
+  [[nodiscard]] std::string why_unserved(const LiveRequest& request) const;
 
   // world_loads.cc: how weights get to GPUs, and the rest of a pipeline's to one of its workers.
   void begin_phase(Replica& replica, LoadPhase phase);
@@ -317,6 +365,8 @@ class World final : private Actions {
   void phase_step_done(ReplicaId id);
   void loaded(Replica& replica);
   void merged(Replica& replica);
+  void cache(HostId host, ModelId model);
+  void fill_host_memory();
   void touch_image(HostId host, ModelId model);
   [[nodiscard]] double link_rate(HostId host, LinkId link) const;
 
@@ -393,6 +443,12 @@ class World final : private Actions {
   bool more_arrivals_ = true;
   TraceRow upcoming_{};
   Instant last_arrival_{};
+  RunEnd end_{};
+  Instant progress_at_{};             ///< When a request last got further, or a load ended.
+  Instant token_at_{};                ///< When a token was last read or written, or a request came.
+  std::int64_t since_progress_ = 0;   ///< Events and notices since then.
+  Instant planned_until_{};           ///< Timers that are no mere clock are set until then.
+  std::int64_t planned_repairs_ = 0;  ///< Faults and repairs to come, which change what can happen.
 
   std::vector<std::unique_ptr<Replica>> replicas_{};  ///< By id; null when gone.
   std::vector<std::vector<ReplicaId>> by_model_{};
@@ -419,6 +475,12 @@ class World final : private Actions {
   Instant gpus_since_{};
   std::uint64_t digest_ = 0;
 };
+
+/// Whether a GPU without anything else would hold the model's weights, or its part of them, the
+/// engine, and KV of a few hundred tokens.
+[[nodiscard]] bool fits(const World& world, ModelId model, GpuId gpu);
+/// Whether the server has GPUs enough of that kind for an instance. O(its GPUs).
+[[nodiscard]] bool fits(const World& world, ModelId model, HostId host);
 
 /// Pages of KV on a GPU, of the replicas there. O(replicas there).
 [[nodiscard]] std::int64_t kv_held(const World& world, GpuId gpu);

@@ -104,7 +104,12 @@ void World::engine_event(ReplicaId id, std::uint64_t stamp) {
   replica->scheduled = {};
   Budget budget(*this, *replica);
   EngineOutputs outputs;
+  const std::int64_t before = replica->engine->tokens_done();
   replica->engine->finish_run(now_, budget, outputs);
+  if (replica->engine->tokens_done() > before) {
+    token_at_ = now_;
+    progressed();
+  }
   handle_outputs(*replica, outputs);
   publish(*replica);
   schedule_engine(*replica);
@@ -144,7 +149,7 @@ void World::handle_outputs(Replica& replica, const EngineOutputs& outputs) {
     }
     ++counts_.completed;
     replica.used = now_;
-    end_request(LiveId(id.value()), /*completed=*/true);
+    end_request(LiveId(id.value()), RequestEnd::kCompleted);
     notify({.kind = NoticeKind::kFinished,
             .request = LiveId(id.value()),
             .replica = replica.id,

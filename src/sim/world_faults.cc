@@ -6,11 +6,13 @@
 namespace heddle::sim {
 
 void World::inject(Instant at, Fault fault, std::uint64_t target, double factor) {
+  ++planned_repairs_;
   queue_.push(at, {.kind = EventKind::kFault, .index = static_cast<std::uint32_t>(faults_.size())});
   faults_.push_back({.fault = fault, .target = target, .factor = factor});
 }
 
 void World::repair(Instant at, Fault fault, std::uint64_t target, double factor) {
+  ++planned_repairs_;
   queue_.push(at,
               {.kind = EventKind::kRepair, .index = static_cast<std::uint32_t>(faults_.size())});
   faults_.push_back({.fault = fault, .target = target, .factor = factor});

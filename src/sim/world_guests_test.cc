@@ -102,7 +102,7 @@ TEST(Guests, FirstPositionsTakeNoMoreThanIsLent) {
   const TestRun run = with_loan(500, [&](const Notice&, const World& world, Actions& actions) {
     most = std::max(most, guest_pages(world));
     EXPECT_EQ(world.replica(world.replicas_of(ModelId(0)).front())->lent_pages, 500);
-    if (world.live_requests() > 0) {
+    if (world.counts().arrived > world.counts().completed) {
       actions.timer(world.now() + std::chrono::seconds(1), 1);
     }
   });

@@ -176,6 +176,7 @@ void World::phase_step_done(ReplicaId id) {
 }
 
 void World::loaded(Replica& replica) {
+  progressed();
   replica.loaded = replica.spec.start_part;
   replica.filled = now_;
   if (replica.spec.cache_image) {
@@ -217,6 +218,18 @@ void World::touch_image(HostId host, ModelId model) {
     at.by_use.erase({found->second.used, model});
     found->second.used = ++image_uses_;
     at.by_use.emplace(found->second.used, model);
+  }
+}
+
+/// What lies in host memory when time begins: nothing is put out for it again.
+void World::fill_host_memory() {
+  for (const Host& host : hosts_) {
+    for (const ModelId model : options_.in_host_memory) {
+      if (memory_.free(host_pool(host.id)) >=
+          pages(static_cast<double>(this->model(model).weight_bytes()))) {
+        cache(host.id, model);
+      }
+    }
   }
 }
 

@@ -61,7 +61,7 @@ TEST(World, TwoLoadsShareTheNicOfTheirServer) {
     }
   });
   const TestRun run = run_world(test_cluster(1, 2), test_models(2), plane, {row_at(9, 0, 1, 1)});
-  EXPECT_EQ(run.counts.rejected, 1);
+  EXPECT_EQ(run.counts.refused, 1);
 }
 
 TEST(World, WhatIsNeverDispatchedIsNeverServed) {
@@ -69,6 +69,76 @@ TEST(World, WhatIsNeverDispatchedIsNeverServed) {
   const TestRun run = run_world(test_cluster(1, 1), test_models(1), plane, {row_at(1, 0, 8, 8)});
   EXPECT_EQ(run.counts.unserved, 1);
   EXPECT_EQ(run.request(0).finished, -1);
+}
+
+TEST(World, EndsWhenNothingHappensAndSaysWhoWaitsForWhat) {
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart || notice.kind == NoticeKind::kTimer) {
+      actions.timer(world.now() + std::chrono::seconds(1), 0);  // It has a clock, and does nothing.
+    }
+  });
+  const TestRun run = run_world(test_cluster(1, 1),
+                                test_models(2),
+                                plane,
+                                {row_at(1, 1, 8, 8), row_at(1, 0, 8, 8), row_at(2, 1, 8, 8)});
+  EXPECT_EQ(run.end.kind, RunEnd::Kind::kNothingHappens);
+  EXPECT_TRUE(run.end.stuck());
+  EXPECT_LT(run.end.at, Instant(std::chrono::minutes(30)));
+  ASSERT_EQ(run.end.unserved.size(), 2U);
+  EXPECT_EQ(run.end.unserved[1].model, ModelId(1));
+  EXPECT_EQ(run.end.unserved[1].requests, 2);
+  EXPECT_EQ(run.end.unserved[1].first, RequestId(0));
+  EXPECT_THAT(run.end.unserved[0].why, testing::HasSubstr("no instance of it, with 1 empty GPUs"));
+}
+
+TEST(World, EndsWhenAPlaneTriesTheImpossibleWithoutEnd) {
+  ClusterSpec cluster = test_cluster(1, 1);
+  cluster.hosts[0].gpu.memory = 8'000'000'000;
+  TestPlane plane([](const Notice& notice, const World& /*world*/, Actions& actions) {
+    if (notice.kind == NoticeKind::kArrival || notice.kind == NoticeKind::kGone) {
+      actions.start({.model = ModelId(0), .stages = {{.gpus = {GpuId(0)}}}}, Reason::kMiss);
+    }
+  });
+  const TestRun run = run_world(cluster, test_models(1), plane, {row_at(1, 0, 8, 8)});
+  EXPECT_EQ(run.end.kind, RunEnd::Kind::kGoesRoundInRings);
+  ASSERT_EQ(run.end.unserved.size(), 1U);
+  EXPECT_THAT(run.end.unserved[0].why, testing::HasSubstr("fit no GPU"));
+}
+
+// A clock that ticks twice a second makes 170,000 events of a day without requests.
+TEST(World, ALongPauseIsNotAnEnd) {
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart || notice.kind == NoticeKind::kTimer) {
+      actions.timer(world.now() + std::chrono::milliseconds(500), 0);
+    } else if (notice.kind == NoticeKind::kArrival && notice.request == LiveId(0)) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  Witness witness;
+  World world(test_cluster(1, 1), test_models(1), plane, witness, {});
+  ListSource source({row_at(1, 0, 8, 8), row_at(86'400, 0, 8, 8)});
+  world.run(source);
+  EXPECT_EQ(world.counts().refused, 2);
+  EXPECT_EQ(world.end().kind, RunEnd::Kind::kDone);
+}
+
+TEST(World, BeginsWithTheImagesThatFitHostMemory) {
+  ClusterSpec cluster = test_cluster(2, 1);
+  cluster.hosts[1].cache_bytes = 20'000'000'000;
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart) {
+      EXPECT_TRUE(world.cached(HostId(0), ModelId(0)) && world.cached(HostId(0), ModelId(1)));
+      EXPECT_TRUE(world.cached(HostId(1), ModelId(1)));
+      EXPECT_FALSE(world.cached(HostId(1), ModelId(0)));
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  Witness witness;
+  World world(
+      cluster, test_models(2), plane, witness, {.in_host_memory = {ModelId(1), ModelId(0)}});
+  ListSource source({row_at(0, 0, 1, 1)});
+  world.run(source);
 }
 
 TEST(World, AGpuThatFailsGivesItsRequestsBack) {

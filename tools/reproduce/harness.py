@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 
+STUCK = 3  # Status where a policy left requests unserved and came to a stop; its numbers hold.
+WARM = ("--initial", "warm")  # Weights lie in host memory at first, whatever the policy.
 LONGEST_RUN = 90  # Seconds; the largest takes a tenth of that.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -34,6 +36,15 @@ class Row:
     passed: bool | None  # None: not judged.
     tolerance: str = ""
     held_out: bool = False
+    fit: bool = False  # Ours was made to meet the paper's number, or is an input: shown, not judged.
+    runs: tuple = ()  # JSON of the runs that ours is of, whose P99 of first tokens and GPU-seconds stand beside it.
+    tried: object = None  # Asked where the row fails: what else was tried, and what came of it.
+
+    def __post_init__(self):
+        if self.fit:
+            self.passed = None
+        if isinstance(self.runs, dict):
+            self.runs = (self.runs,)
 
     @property
     def ratio(self):
@@ -74,6 +85,8 @@ class Outcome:
     rows: list
     note: str = ""
     pictures: list = dataclasses.field(default_factory=list)  # (file name, SVG text, caption)
+    columns: tuple = ("paper", "ours")  # Heads of the two numbers.
+    tried: str = ""  # What was tried for rows that fail; the command fills it in.
 
 
 def arena_log():
@@ -159,9 +172,11 @@ class Simulator:
         except subprocess.TimeoutExpired as late:
             print(f"\nno end after {LONGEST_RUN} s: {text}", file=sys.stderr)
             raise RunFailed(f"policy {policy} did not come to an end within {LONGEST_RUN} s") from late
-        if done.returncode:
+        if done.returncode not in (0, STUCK):
             print(f"\n{text}\n{done.stderr}", file=sys.stderr)
             raise RunFailed(f"policy {policy}: the simulator ended with status {done.returncode}")
+        if done.returncode == STUCK:
+            print(f"\n{text}\n{done.stderr}", file=sys.stderr)
         result = json.loads(done.stdout)["runs"][0]
         if requests:
             with open(rows) as file:

@@ -27,10 +27,12 @@ std::int64_t instances_for(const World& world, ModelId model, const OfflineDeman
 }  // namespace
 
 void DedicatedPlane::place(const World& world, Actions& actions) {
-  const auto free = [&world](const Gpu& gpu) { return world.gpu(gpu.id).replicas.empty(); };
   const auto add = [&](ModelId model) {
-    if (const auto group = first_group(world, world.model(model).tp, free)) {
-      actions.start(placed_.emplace_back(resident(model, *group)), Reason::kStatic);
+    const auto open = [&](const Gpu& gpu) {
+      return gpu.replicas.empty() && fits(world, model, gpu.id);
+    };
+    if (const auto group = first_group(world, world.model(model).tp, open)) {
+      actions.start(placed_.emplace_back(whole(world, model, *group)), Reason::kStatic);
     }
   };
   const std::size_t count = world.models().size();

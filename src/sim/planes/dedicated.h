@@ -5,8 +5,8 @@
 namespace heddle::sim {
 
 /// Every model has GPUs of its own, for good: one instance each, more for models whose offline rate
-/// one instance cannot carry while GPUs are left. Nothing is loaded, nothing is shared. A model
-/// for which no GPU is left refuses its requests.
+/// one instance cannot carry while GPUs are left. They load when time begins, and share nothing. A
+/// model that no GPU is left for, or none is large enough, refuses its requests.
 class DedicatedPlane final : public ControlPlane {
  public:
   explicit DedicatedPlane(PlaneInputs inputs) : inputs_(std::move(inputs)) {}

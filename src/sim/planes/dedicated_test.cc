@@ -26,7 +26,7 @@ TEST(Dedicated, AModelWithoutAGpuIsRefused) {
                                  test_models(2),
                                  {row_at(1, 0, 128, 4), row_at(2, 1, 256, 4)});
   EXPECT_EQ(run.counts.completed, 1);
-  EXPECT_EQ(run.counts.rejected, 1);
+  EXPECT_EQ(run.counts.refused, 1);
 }
 
 }  // namespace

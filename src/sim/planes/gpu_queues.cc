@@ -68,9 +68,31 @@ void GpuQueues::add(const World& world, LiveId id, ReplicaId replica) {
   const LiveRequest& request = world.request(id);
   const Duration alone = prefill_alone(world, request, gpu);
   PerGpu& state = gpus_[gpu.value()];
-  state.queue[request.number] = {.id = id, .replica = replica, .alone = alone};
+  const Waiting waiting{.id = id, .replica = replica, .alone = alone};
+  state.queue[request.number] = waiting;
+  put(world, state, waiting);
   state.alone[request.model] += alone;
   ++queued_[replica];
+}
+
+/// Where a request stands among those on time, or on the late list of policy::plan_queue.
+Duration GpuQueues::rank(const World& world, const Waiting& waiting) const {
+  const LiveRequest& request = world.request(waiting.id);
+  if (options_.rule == policy::QueueRule::kArrival) {
+    return request.arrival.time_since_epoch();
+  }
+  const Duration deadline = due(world, request).time_since_epoch();
+  return waiting.late ? waiting.alone + deadline / options_.ageing : deadline;
+}
+
+void GpuQueues::put(const World& world, PerGpu& gpu, const Waiting& waiting) {
+  (waiting.late ? gpu.late : gpu.on_time)
+      .emplace(rank(world, waiting), world.request(waiting.id).number);
+}
+
+void GpuQueues::take_out(const World& world, PerGpu& gpu, const Waiting& waiting) {
+  (waiting.late ? gpu.late : gpu.on_time)
+      .erase({rank(world, waiting), world.request(waiting.id).number});
 }
 
 std::int64_t GpuQueues::queued(ReplicaId replica) const {
@@ -120,15 +142,19 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
     reading[model] = readers(world, gpu, model);
   }
   std::vector<policy::QueuedRequest> requests;
-  for (const auto& [number, waiting] : state.queue) {
-    const LiveRequest& request = world.request(waiting.id);
-    requests.push_back({.id = number,
-                        .model = request.model,
-                        .arrived = request.arrival,
-                        .deadline = due(world, request),
-                        .prefill = waiting.alone * reading.at(request.model),
-                        .kv_pages = pages_of(world, request, gpu),
-                        .late = waiting.late});
+  for (const Order* order : {&state.on_time, &state.late}) {
+    auto each = order->begin();
+    for (std::size_t i = 0; i < kLookedAt && each != order->end(); ++i, ++each) {
+      const Waiting& waiting = state.queue.at(each->second);
+      const LiveRequest& request = world.request(waiting.id);
+      requests.push_back({.id = each->second,
+                          .model = request.model,
+                          .arrived = request.arrival,
+                          .deadline = due(world, request),
+                          .prefill = waiting.alone * reading.at(request.model),
+                          .kv_pages = pages_of(world, request, gpu),
+                          .late = waiting.late});
+    }
   }
   const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
                                                      .dispatched = state.dispatched,
@@ -138,13 +164,17 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
                                                     options_);
   state.late_credit = plan.late_credit;
   for (const RequestId number : plan.refused) {
-    state.queue.at(number).late = true;
+    Waiting& waiting = state.queue.at(number);
+    take_out(world, state, waiting);
+    waiting.late = true;
+    put(world, state, waiting);
   }
   for (const RequestId number : plan.dispatch) {
     const Waiting waiting = state.queue.at(number);
     const LiveRequest& request = world.request(waiting.id);
     const Duration prefill = waiting.alone * readers(world, gpu, request.model);
     state.queue.erase(number);
+    take_out(world, state, waiting);
     forget(state, waiting, request.model);
     if (!actions.dispatch(
             waiting.id, waiting.replica, waiting.late ? Reason::kLate : Reason::kOnTime)) {
@@ -183,6 +213,7 @@ std::vector<LiveId> GpuQueues::take(const World& world,
       return false;
     }
     taken.push_back(waiting.id);
+    take_out(world, state, waiting);
     forget(state, waiting, world.request(waiting.id).model);
     return true;
   });

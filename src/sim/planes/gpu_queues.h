@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "policy/device_queue.h"
@@ -15,6 +16,7 @@ namespace heddle::sim {
 class GpuQueues {
  public:
   explicit GpuQueues(policy::QueueOptions options) : options_(options) {}
+  static constexpr std::size_t kLookedAt = 128;
   void resize(std::size_t gpus) { gpus_.resize(gpus); }
 
   void add(const World& world, LiveId id, ReplicaId replica);
@@ -30,8 +32,8 @@ class GpuQueues {
     /// Pages that the first blocked request wants, and its model.
     std::optional<std::pair<ModelId, std::int64_t>> blocked{};
   };
-  /// Dispatches what the plan says. O(queue log queue), or nothing while engines have prompts
-  /// enough to read.
+  /// Dispatches what the plan says. Nothing while engines have prompts enough to read. Of a long
+  /// queue it looks at the first kLookedAt in each order, on time and late: O(log queue).
   Left pass(const World& world, Actions& actions, GpuId gpu);
   /// A prompt has been read, or its engine is gone.
   void read(LiveId id);
@@ -45,8 +47,12 @@ class GpuQueues {
     Duration alone{};  ///< Reading its prompt, if nobody else reads.
     bool late = false;
   };
+  /// By what plan_queue orders them: deadlines, or the order of its late list.
+  using Order = std::set<std::pair<Duration, RequestId>>;
   struct PerGpu {
     std::map<RequestId, Waiting> queue{};
+    Order on_time{};
+    Order late{};
     std::map<ModelId, Duration> alone{};  ///< Sum over the queue.
     Duration dispatched{};                ///< Prompts given to engines and not read yet.
     Duration late_credit{};
@@ -56,6 +62,9 @@ class GpuQueues {
     Duration prefill{};
   };
   void forget(PerGpu& gpu, const Waiting& waiting, ModelId model);
+  [[nodiscard]] Duration rank(const World& world, const Waiting& waiting) const;
+  void put(const World& world, PerGpu& gpu, const Waiting& waiting);
+  void take_out(const World& world, PerGpu& gpu, const Waiting& waiting);
   [[nodiscard]] std::int64_t free_pages(const World& world, GpuId gpu) const;
 
   policy::QueueOptions options_;

@@ -16,6 +16,8 @@ constexpr std::int64_t kDaysKept = 8;
 constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
 /// Byte-seconds that a second of somebody's waiting is worth: a GPU of 72 GB for three seconds.
+/// What is proposed for one request holds equal bytes for equally long, or loses nothing, so that
+/// any price above 0 chooses alike.
 constexpr double kValuePrice = 2e11;
 /// For how long a load may wait for pages.
 constexpr Duration kPatience = 2s;
@@ -28,74 +30,75 @@ HeddlePlane::HeddlePlane(Flags& flags)
     : pipelines_(flags.on("pipeline", true)),
       prewarms_(flags.on("prewarm", true)),
       weaves_(flags.on("weave", true)),
-      value_price_(flags.number("price", kValuePrice)),
       gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
                                                    : policy::QueueRule::kArrival,
-                   .ahead = kAhead}) {}
+                   .ahead = kAhead}) {
+  calendar_ = calendar_of(flags);
+}
 
-/// Weights begin in host memory where all of them fit there, and on GPUs as far as they fit.
+/// Weights that lie in host memory come to GPUs as far as they fit there.
 void HeddlePlane::begin(const World& world, Actions& actions) {
-  std::int64_t all = 0;
   for (std::size_t i = 0; i < world.models().size(); ++i) {
     const Instant now = world.now();
     models_.push_back({.demand = policy::DemandMeter(now, calendar_, kDaysKept)});
     if (world.model(ModelId(i)).external) {
       models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kExternal);
     }
-    all += world.model(ModelId(i)).weight_bytes();
   }
   gpu_queues_.resize(world.gpus().size());
-  indexed_.resize(world.hosts().size());
   for (const Host& host : world.hosts()) {
     nics_.emplace_back(
         std::max<std::int64_t>(1, static_cast<std::int64_t>(world.host_spec(host.id).links.nic)),
         policy::NicRule::kEarliestDeadline);
-    for (std::size_t i = 0; i < models_.size() && all <= world.host_spec(host.id).cache_bytes;
-         ++i) {
-      actions.cache(host.id, ModelId(i));
-      models_[i].images.insert(host.id);
+    for (const auto& [model, image] : host.cache) {
+      models_[model.value()].images.insert(host.id);
     }
-    by_room_.emplace(0, host.id);
-    by_fetches_.emplace(0, host.id);
     index_host(world, host.id);
   }
   std::vector<policy::KvModel> models;
   std::vector<policy::KvDevice> devices;
-  for (std::size_t i = 0; i < models_.size() && !models_[i].images.empty(); ++i) {
+  for (std::size_t i = 0; i < models_.size(); ++i) {
     const ModelId id(i);
-    if (world.model(id).external) {
-      continue;  // Suspended until somebody asks for it.
+    if (models_[i].images.empty() || world.model(id).external) {
+      continue;  // An external engine is suspended until somebody asks for it.
     }
     const std::int64_t pages =
         world.weight_pages(id) + world.overhead_pages(id) + world.kv_pages(id, kLeastKvTokens);
     models.push_back({.model = id,
-                      .demand = 1,
+                      .demand = static_cast<double>(world.model(id).weight_bytes()),
                       .bytes = pages * world.model(id).tp * world.page_bytes(),
                       .parts = world.model(id).tp});
   }
   for (const Gpu& gpu : world.gpus()) {
     devices.push_back({.id = gpu.id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()});
   }
-  for (const policy::KvHome& home : policy::plan_kv_placement(models, devices, {}).homes) {
-    StartSpec spec = resident(home.model, home.devices);
-    spec.revocable_idle = true;
-    actions.start(spec, Reason::kPressure);
+  // Nothing is known of anybody's load, so that equal work on every GPU is the best guess: a step
+  // reads the weights. Bin packing would put all that is small on one GPU, where they slow each
+  // other; only where GPUs are too few for an even spread does it place more.
+  const policy::KvPlan even =
+      policy::plan_kv_placement(models, devices, {.planner = policy::KvPlanner::kGreedy});
+  const policy::KvPlan packed = policy::plan_kv_placement(models, devices, {});
+  const policy::KvPlan& best = packed.unplaced.size() < even.unplaced.size() ? packed : even;
+  for (const policy::KvHome& home : best.homes) {
+    actions.start(load_spec(world, home.model, home.devices), Reason::kPressure);
     active_.insert(home.model);
   }
   actions.timer(world.now() + kTick, 0);
 }
 
 void HeddlePlane::index_host(const World& world, HostId host) {
-  auto& [room, fetches] = indexed_[host.value()];
-  by_room_.erase({room, host});
-  by_fetches_.erase({fetches, host});
-  room = 0;
-  for (const GpuId gpu : world.host(host).gpus) {
-    room -= world.free_pages(gpu);
+  if (!world.host(host).up) {
+    by_room_.erase(host);
+    by_fetches_.erase(host);
+    return;
   }
-  fetches = static_cast<std::int64_t>(world.links(host).users(world.host(host).nic));
-  by_room_.emplace(room, host);
-  by_fetches_.emplace(fetches, host);
+  std::int64_t room = 0;
+  for (const GpuId gpu : world.host(host).gpus) {
+    room += world.free_pages(gpu);
+  }
+  by_room_.put(world, host, -room);
+  by_fetches_.put(
+      world, host, static_cast<std::int64_t>(world.links(host).users(world.host(host).nic)));
 }
 
 void HeddlePlane::arrived(const World& world, Actions& actions, const Notice& notice) {
@@ -185,7 +188,7 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
                            .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
                            .model_class = models_[model.value()].model_class.present(),
                            .parts = spec.tp,
-                           .value_price = value_price_,
+                           .value_price = kValuePrice,
                            .waiting = static_cast<std::int64_t>(waiting_.size(model))});
   return choice.plan && carry_out(world,
                                   actions,

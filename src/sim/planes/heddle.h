@@ -24,11 +24,12 @@ namespace heddle::sim {
 /// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
 /// servers, the return of an external engine. Models have classes; what may be lost has one
 /// value; deadlines order each GPU's queue and each server's links. Flags switch parts off:
-/// `pipeline`, `prewarm`, `queue`, `weave` (all 1). `price`: byte-seconds for a second of waiting
-/// (2e11).
+/// `pipeline`, `prewarm`, `queue`, `weave` (all 1). `window` and `day` [s] are the planner's of the
+/// live system.
 ///
-/// A decision looks at the servers where the model is and at a few with most room and the least on
-/// their networks, so that its cost does not grow with the cluster.
+/// Of the servers that the model fits a decision looks at those where it is and at a few with most
+/// room and the least on their networks, so that its cost does not grow with the cluster; where
+/// these offer nothing, at all.
 class HeddlePlane final : public ControlPlane {
  public:
   explicit HeddlePlane(Flags& flags);
@@ -83,6 +84,9 @@ class HeddlePlane final : public ControlPlane {
 
   // heddle_plans.cc: what could be done for a model's oldest waiting request.
   [[nodiscard]] Options options_for(const World& world, ModelId model);
+  [[nodiscard]] Options options_on(const World& world,
+                                   ModelId model,
+                                   std::span<const HostId> hosts);
   void propose_queue(const World& world, const LiveRequest& request, Options& options);
   void propose_resident(const World& world,
                         const LiveRequest& request,
@@ -123,6 +127,7 @@ class HeddlePlane final : public ControlPlane {
                                                                 ModelId model,
                                                                 GpuId id) const;
   [[nodiscard]] std::vector<HostId> candidate_hosts(const World& world, ModelId model);
+  [[nodiscard]] static std::vector<HostId> all_hosts(const World& world, ModelId model);
   [[nodiscard]] policy::StartTerms terms_for(const World& world, const LiveRequest& request);
   [[nodiscard]] policy::StartModel start_model(const World& world, const LiveRequest& request);
   [[nodiscard]] policy::ReplicaMap map_of(const World& world, std::span<const HostId> hosts) const;
@@ -149,7 +154,6 @@ class HeddlePlane final : public ControlPlane {
   bool pipelines_;
   bool prewarms_;
   bool weaves_;
-  double value_price_;
   policy::Calendar calendar_{};
   std::int64_t window_ = -1;
   std::int64_t first_window_ = -1;  ///< Of which nothing could be known.
@@ -165,9 +169,8 @@ class HeddlePlane final : public ControlPlane {
   Instant weave_at_{};  ///< The next look.
   policy::NotBefore not_before_{};
   // Servers by what they have to offer, kept up to date as replicas come and go.
-  std::set<std::pair<std::int64_t, HostId>> by_room_{};           ///< Free pages, negated.
-  std::set<std::pair<std::int64_t, HostId>> by_fetches_{};        ///< Transfers on the network.
-  std::vector<std::pair<std::int64_t, std::int64_t>> indexed_{};  ///< By host: its two keys.
+  ServersByRank by_room_{};     ///< Free pages, negated.
+  ServersByRank by_fetches_{};  ///< Transfers on the network.
 };
 
 }  // namespace heddle::sim

@@ -62,15 +62,15 @@ void HeddlePlane::propose_swap_in(const World& world,
     return;
   }
   std::sort(best.begin(), best.end());
-  const Duration swap = swap_in_time(world, model, best[0]);
-  options.plans.push_back(
-      policy::swap_in_plan(best, unmapping(world, dies) + swap, lost_by(world, dies), terms));
+  StartSpec spec = resume(world, model, best, swap_in_time(world, model, best[0]));
+  spec.kv_limit = pool;
+  const bool suspended = spec.source == WeightSource::kNothing;
+  const Duration ready =
+      unmapping(world, dies) + spec.before + spec.after +
+      (suspended ? Duration{} : load_time(world, model, best[0], /*cached=*/false));
+  options.plans.push_back(policy::swap_in_plan(best, ready, lost_by(world, dies), terms));
   options.planned_actions.push_back({.kind = PlannedAction::Kind::kStart,
-                                     .spec = {.model = model,
-                                              .stages = {{.gpus = best}},
-                                              .source = WeightSource::kNothing,
-                                              .after = swap,
-                                              .kv_limit = pool},
+                                     .spec = std::move(spec),
                                      .dies = dies,
                                      .reason = Reason::kSwap});
 }

@@ -25,33 +25,37 @@ Duration neighbours(const World& world, GpuId gpu) {
 
 }  // namespace
 
-/// Servers worth looking at: with the model, with its image, with room, with quiet networks. All
-/// of a small cluster.
-std::vector<HostId> HeddlePlane::candidate_hosts(const World& world, ModelId model) {
-  std::set<HostId> hosts;
-  const bool small = world.hosts().size() <= kByRoom + kByFetches;
+std::vector<HostId> HeddlePlane::all_hosts(const World& world, ModelId model) {
+  std::vector<HostId> hosts;
   for (const Host& host : world.hosts()) {
-    if (!small) {
-      break;
-    }
-    hosts.insert(host.id);
-  }
-  const auto take = [&](const auto& order, std::size_t most) {
-    for (auto each = order.begin(); each != order.end() && most > 0; ++each, --most) {
-      hosts.insert(each->second);
-    }
-  };
-  if (!small) {
-    take(by_room_, kByRoom);
-    take(by_fetches_, kByFetches);
-    std::erase_if(models_[model.value()].images,
-                  [&](HostId host) { return !world.cached(host, model); });
-    hosts.insert(models_[model.value()].images.begin(), models_[model.value()].images.end());
-    for (const ReplicaId id : world.replicas_of(model)) {
-      hosts.insert(world.gpu(world.replica(id)->gpus[0]).host);
+    if (host.up && fits(world, model, host.id)) {
+      hosts.push_back(host.id);
     }
   }
-  std::erase_if(hosts, [&](HostId host) { return !world.host(host).up; });
+  return hosts;
+}
+
+/// Servers worth looking at, of those that the model fits: with the model, with its image, with
+/// room, with quiet networks. All of a small cluster.
+std::vector<HostId> HeddlePlane::candidate_hosts(const World& world, ModelId model) {
+  if (world.hosts().size() <= kByRoom + kByFetches) {
+    return all_hosts(world, model);
+  }
+  std::set<HostId> hosts;
+  for (const HostId host : by_room_.first(world, model, kByRoom)) {
+    hosts.insert(host);
+  }
+  for (const HostId host : by_fetches_.first(world, model, kByFetches)) {
+    hosts.insert(host);
+  }
+  std::erase_if(models_[model.value()].images,
+                [&](HostId host) { return !world.cached(host, model); });
+  hosts.insert(models_[model.value()].images.begin(), models_[model.value()].images.end());
+  for (const ReplicaId id : world.replicas_of(model)) {
+    hosts.insert(world.gpu(world.replica(id)->gpus[0]).host);
+  }
+  std::erase_if(hosts,
+                [&](HostId host) { return !world.host(host).up || !fits(world, model, host); });
   return {hosts.begin(), hosts.end()};
 }
 
@@ -467,8 +471,17 @@ void HeddlePlane::propose_pipeline(const World& world,
 }
 
 HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model) {
+  Options options = options_on(world, model, candidate_hosts(world, model));
+  if (options.plans.empty() && world.hosts().size() > kByRoom + kByFetches) {
+    options = options_on(world, model, all_hosts(world, model));
+  }
+  return options;
+}
+
+HeddlePlane::Options HeddlePlane::options_on(const World& world,
+                                             ModelId model,
+                                             std::span<const HostId> hosts) {
   const LiveRequest& request = world.request(waiting_.front(model));
-  const std::vector<HostId> hosts = candidate_hosts(world, model);
   const policy::StartTerms terms = terms_for(world, request);
   Options options;
   propose_queue(world, request, options);

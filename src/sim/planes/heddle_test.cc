@@ -14,14 +14,14 @@ constexpr double kActivate = 16.06e9 / 22.7e9;
 constexpr double kAttach = 0.55;
 constexpr double kUnmap = 7659 * 40e-6;
 
-// Three models of 16 GB and their KV fit on the GPU from the start; the fourth is in host memory:
-// it comes through all GPUs of the server when an idle one has been unmapped, is attached, and
-// stays.
+// Three models of 16 GB and their KV fit on the GPU, and come there at the start; the fourth is in
+// host memory: it comes through all GPUs of the server when an idle one has been unmapped, is
+// attached, and stays.
 TEST(Heddle, AModelIsActivatedIntoThePoolAndStays) {
   ClusterSpec cluster = test_cluster(1, 1);
   cluster.hosts[0].usable = 0.8;
   const TestRun run =
-      run_policy("heddle", cluster, test_models(4), {row_at(1, 3, 128, 8), row_at(300, 3, 128, 8)});
+      run_policy("heddle", cluster, test_models(4), {row_at(9, 3, 128, 8), row_at(300, 3, 128, 8)});
   EXPECT_NEAR(run.request(0).ttft(), kUnmap + kActivate + kAttach + prefill_seconds(128), 0.01);
   EXPECT_NEAR(run.request(1).ttft(), prefill_seconds(128), 1e-6);
   EXPECT_EQ(run.counts.starts, 4);
@@ -33,17 +33,68 @@ TEST(Heddle, AColdStartUsesSeveralServers) {
   ClusterSpec cluster = test_cluster(4, 1);
   for (HostSpec& host : cluster.hosts) {
     host.links.nic = 1e9;
-    host.cache_bytes = 20'000'000'000;  // Room for one image, not for both.
   }
   std::vector<ModelSpec> models = test_models(2);
   models[0].slo_ttft = std::chrono::seconds(11);
-  const TestRun run = run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)});
+  const TestRun run =
+      run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)}, {}, Begin::kEmpty);
   EXPECT_EQ(run.counts.merges, 1);
   EXPECT_GT(run.counts.bytes_kv_moved, 0) << "to the worker that stays";
   EXPECT_LT(run.request(0).ttft(), 11);
-  const TestRun alone =
-      run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)}, {{"pipeline", "0"}});
+  const TestRun alone = run_policy(
+      "heddle", cluster, models, {row_at(1, 0, 128, 2000)}, {{"pipeline", "0"}}, Begin::kEmpty);
   EXPECT_EQ(alone.counts.merges, 0);
+}
+
+/// Where replicas were started.
+class Starts final : public Observer {
+ public:
+  void acted(const World& /*world*/, const Act& act) override {
+    counts[*act.gpu] += act.verb == "start" ? 1 : 0;
+  }
+  std::map<GpuId, int> counts{};
+};
+
+// Bin packing would put all the small ones on one GPU, where they slow each other.
+TEST(Heddle, ModelsWithoutHistoryBeginSpreadOut) {
+  std::vector<ModelSpec> models = test_models(8);
+  for (ModelSpec& model : models) {
+    model.shape = test_llama_1b();
+  }
+  models[0].shape = test_llama_8b();
+  Starts starts;
+  auto plane = make_plane("heddle", {});
+  WorldOptions options;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    options.in_host_memory.emplace_back(i);
+  }
+  World world(test_cluster(1, 4), models, **plane, starts, options);
+  ListSource source({row_at(0, 1, 8, 8)});
+  world.run(source);
+  EXPECT_EQ(starts.counts.size(), 4U);
+  for (const auto& [gpu, count] : starts.counts) {
+    EXPECT_LE(count, 3) << "GPU " << gpu.value();
+  }
+}
+
+// More servers of a kind that the model does not fit do not hide the one that it fits.
+TEST(Heddle, ServersThatTheModelDoesNotFitAreNotLookedAt) {
+  for (const std::int64_t small : {4, 5, 12}) {
+    ClusterSpec cluster = test_cluster(small, 4);
+    for (HostSpec& host : cluster.hosts) {
+      host.gpu.name = "small";
+      host.gpu.memory = 16'000'000'000;
+    }
+    const ClusterSpec large = test_cluster(4, 1);
+    cluster.hosts.insert(cluster.hosts.end(), large.hosts.begin(), large.hosts.end());
+    const TestRun run = run_policy("heddle",
+                                   cluster,
+                                   test_models(3),
+                                   {row_at(1, 0, 128, 8), row_at(2, 1, 128, 8), row_at(3, 2, 9, 9)},
+                                   {},
+                                   Begin::kEmpty);
+    EXPECT_EQ(run.counts.completed, 3) << small << " small servers";
+  }
 }
 
 // Five models on a GPU for four: the one that is worth least goes, which is not the one used most.

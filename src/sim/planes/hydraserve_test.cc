@@ -66,7 +66,8 @@ TEST(HydraServe, ACacheSparesTheSecondFetch) {
                                  slow_cluster(),
                                  models_with_ttft(std::chrono::seconds(60)),
                                  {row_at(1, 0, 128, 8), row_at(100, 0, 128, 8)},
-                                 {{"cache", "1"}});
+                                 {{"cache", "1"}},
+                                 Begin::kEmpty);
   EXPECT_NEAR(run.request(0).ttft(), kWeights / 1e9 + 0.55 + prefill_seconds(128), 0.02);
   EXPECT_NEAR(run.request(1).ttft(), 7.7 + 0.55 + prefill_seconds(128), 0.02);
 }

@@ -97,7 +97,7 @@ void MuxServePlane::place(const World& world, Actions& actions) {
     if (placed[i].empty()) {
       continue;
     }
-    StartSpec spec = resident(ModelId(i), placed[i]);
+    StartSpec spec = whole(world, ModelId(i), placed[i]);
     if (kind_ == MuxKind::kQuotas) {
       spec.kv_limit = quotas[i];
       const auto enough = std::find_if(kPercents.begin(), kPercents.end(), [&](std::int64_t each) {

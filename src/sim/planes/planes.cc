@@ -61,10 +61,10 @@ constexpr std::array kEntries{
     PlaneEntry{"muxserve", "models put together once; quotas of KV, shares of SMs", "period"},
     PlaneEntry{"muxserve++", "the same placement, KV for whoever comes first", "period"},
     PlaneEntry{"qlm", "groups of requests wait for a GPU that serves one model", "swap group seed"},
-    PlaneEntry{"sllm-gpu", "autoscaled; stopped models stay until overwritten", "window paper"},
+    PlaneEntry{"sllm-gpu", "autoscaled; stopped models stay until overwritten", "window day paper"},
     PlaneEntry{"warmserve",
                "autoscaled; idle GPUs hold weights of what is expected",
-               "prewarm proactive placement paper window"},
+               "prewarm proactive placement paper window day"},
     PlaneEntry{"hydraserve",
                "cold starts through several servers at once",
                "keep_alive cache edf stages merge paper"},
@@ -77,7 +77,7 @@ constexpr std::array kEntries{
                "paper kv_gb residence"},
     PlaneEntry{"heddle",
                "of all that the others do, the cheapest that meets the objectives",
-               "pipeline prewarm queue weave price"},
+               "pipeline prewarm queue weave window day"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{

@@ -44,5 +44,47 @@ TEST(Planes, EachServesAllAndRepeatsItself) {
   }
 }
 
+// Two servers among many have GPUs that hold the models.
+TEST(Planes, EachFindsTheGpusThatAreLargeEnough) {
+  ClusterSpec cluster = test_cluster(22, 2);
+  for (std::size_t i = 0; i < 20; ++i) {
+    cluster.hosts[i].gpu.name = "small";
+    cluster.hosts[i].gpu.memory = 12'000'000'000;
+  }
+  for (const Begin begin : {Begin::kEmpty, Begin::kWarm}) {
+    for (const PlaneEntry& entry : plane_entries()) {
+      const TestRun run =
+          run_policy(entry.name,
+                     cluster,
+                     test_models(3),
+                     {row_at(1, 0, 128, 8), row_at(2, 1, 99, 9), row_at(9, 2, 9, 9)},
+                     {},
+                     begin);
+      EXPECT_EQ(run.counts.completed, 3) << entry.name;
+    }
+  }
+}
+
+// A model that no GPU holds: every run comes to an end, and says whose requests were not served.
+TEST(Planes, EachEndsWhereAModelFitsNowhere) {
+  ClusterSpec cluster = test_cluster(3, 2);
+  std::vector<ModelSpec> models = test_models(2);
+  models[1].shape.intermediate *= 16;
+  models[1].tp = 2;
+  for (const PlaneEntry& entry : plane_entries()) {
+    const TestRun run = run_policy(entry.name,
+                                   cluster,
+                                   models,
+                                   {row_at(1, 0, 128, 8), row_at(2, 1, 9, 9), row_at(3, 1, 9, 9)});
+    EXPECT_EQ(run.counts.completed, 1) << entry.name;
+    EXPECT_EQ(run.counts.refused + run.counts.unserved, 2) << entry.name;
+    EXPECT_EQ(run.end.stuck(), run.counts.unserved > 0) << entry.name;
+    for (const Unserved& each : run.end.unserved) {
+      EXPECT_EQ(each.model, ModelId(1)) << entry.name;
+      EXPECT_THAT(each.why, HasSubstr("on each of 2 GPUs, fit no server")) << entry.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::sim

@@ -51,9 +51,6 @@ void PrismPlane::begin(const World& world, Actions& actions) {
           std::max<Duration>(1ms, world.model(id).slo_tpot));
     }
     all.push_back(model);
-    for (const Host& host : world.hosts()) {
-      actions.cache(host.id, id);
-    }
   }
   for (PerModel& each : models_) {
     const ModelId id(static_cast<std::uint64_t>(&each - models_.data()));
@@ -62,7 +59,7 @@ void PrismPlane::begin(const World& world, Actions& actions) {
   gpu_queues_.resize(world.gpus().size());
   const policy::KvPlan plan = policy::plan_kv_placement(all, devices(world), {.planner = planner_});
   for (const policy::KvHome& home : plan.homes) {
-    actions.start(resident(home.model, home.devices), Reason::kPressure);
+    start(world, actions, home.model, home.devices, Reason::kPressure);
   }
   for (const Host& host : world.hosts()) {
     room_.update(world, host.id);
@@ -195,7 +192,7 @@ bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
   std::vector<policy::KvModel> present;
   std::vector<policy::KvDevice> devices;
   std::set<ModelId> seen;
-  for (const HostId host : room_.most(kHosts)) {
+  for (const HostId host : room_.most(world, model, kHosts)) {
     for (const GpuId id : world.host(host).gpus) {
       const Gpu& gpu = world.gpu(id);
       if (!gpu.up) {

@@ -43,15 +43,25 @@ bool QlmPlane::late_as_it_is(const World& world, const Queue& queue) const {
 
 /// By deadline, but for the group that is being served.
 void QlmPlane::order(const World& world, Queue& queue) {
-  if (queue.groups.size() < 2 || !late_as_it_is(world, queue)) {
-    return;
-  }
-  std::vector<Group> rest(queue.groups.begin() + 1, queue.groups.end());
-  queue.groups.resize(1);
-  std::sort(rest.begin(), rest.end(), [](const Group& a, const Group& b) {
+  const auto earlier = [](const Group& a, const Group& b) {
     return std::pair(a.deadline, a.model) < std::pair(b.deadline, b.model);
-  });
-  queue.groups.insert(queue.groups.end(), rest.begin(), rest.end());
+  };
+  if (queue.groups.size() > 2 &&
+      !std::is_sorted(queue.groups.begin() + 1, queue.groups.end(), earlier) &&
+      late_as_it_is(world, queue)) {
+    std::sort(queue.groups.begin() + 1, queue.groups.end(), earlier);
+  }
+}
+
+/// GPUs with a queue that could hold the model.
+std::vector<GpuId> QlmPlane::large_enough(const World& world, ModelId model) const {
+  std::vector<GpuId> large;
+  for (const auto& [gpu, queue] : queues_) {
+    if (fits(world, model, gpu)) {
+      large.push_back(gpu);
+    }
+  }
+  return large;
 }
 
 /// A request joins a group of its model with room, or a new one in the model's queue, which is
@@ -69,9 +79,8 @@ void QlmPlane::add(const World& world, const Notice& notice) {
   }
   auto home = homes_.find(notice.model);
   if (home == homes_.end()) {
-    auto drawn = queues_.begin();
-    std::advance(drawn, static_cast<std::ptrdiff_t>(rng_.below(queues_.size())));
-    home = homes_.emplace(notice.model, drawn->first).first;
+    const std::vector<GpuId> large = large_enough(world, notice.model);
+    home = homes_.emplace(notice.model, large[rng_.below(large.size())]).first;
   }
   Queue& queue = queues_.at(home->second);
   queue.groups.push_back({.model = notice.model, .deadline = due, .requests = {notice.request}});
@@ -131,7 +140,7 @@ void QlmPlane::decide(const Notice& notice, const World& world, Actions& actions
       }
       return;
     case NoticeKind::kArrival:
-      if (queues_.empty()) {
+      if (large_enough(world, notice.model).empty()) {
         return actions.reject(notice.request, Reason::kTooLarge);
       }
       add(world, notice);

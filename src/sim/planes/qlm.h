@@ -14,7 +14,8 @@ namespace heddle::sim {
 /// serves one model at a time: when another's group comes first the engine ends what it has
 /// and is replaced. Queues are put in order of deadline when one would be
 /// missed. Flags: `swap` [s] (40: to replace an engine; the public code waits 120), `group` (128:
-/// requests of a group, at most), `seed` of where new groups go.
+/// requests of a group, at most), `seed` of where new groups go. A model that no GPU of a queue is
+/// large enough for refuses its requests.
 class QlmPlane final : public ControlPlane {
  public:
   explicit QlmPlane(Flags& flags);
@@ -34,6 +35,7 @@ class QlmPlane final : public ControlPlane {
   void add(const World& world, const Notice& notice);
   void order(const World& world, Queue& queue);
   void pull(const World& world, Actions& actions, GpuId gpu);
+  [[nodiscard]] std::vector<GpuId> large_enough(const World& world, ModelId model) const;
   [[nodiscard]] bool late_as_it_is(const World& world, const Queue& queue) const;
   [[nodiscard]] static Duration service_time(const World& world, ModelId model);
 

@@ -82,7 +82,7 @@ std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, Mo
   }
   std::optional<std::vector<GpuId>> best;
   double soonest = 0;
-  std::vector<HostId> hosts = room_.most(kHosts);
+  std::vector<HostId> hosts = room_.most(world, model, kHosts);
   std::sort(hosts.begin(), hosts.end());
   for (const HostId host : hosts) {
     auto group = group_on(world, model, host);

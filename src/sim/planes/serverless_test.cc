@@ -40,7 +40,9 @@ TEST(Serverless, ServerlessLlmStreamsAndKeepsWeightsInHostMemory) {
   const TestRun run = run_policy("serverlessllm",
                                  test_cluster(1, 1),
                                  test_models(1),
-                                 {row_at(0, 0, 128, 8), row_at(100, 0, 128, 8)});
+                                 {row_at(0, 0, 128, 8), row_at(100, 0, 128, 8)},
+                                 {},
+                                 Begin::kEmpty);
   const double fixed = 7.7 + 1.5 + prefill_seconds(128);
   EXPECT_NEAR(run.request(0).ttft(), fixed + kWeights / 10e9, 0.01);
   EXPECT_NEAR(run.request(1).ttft(), fixed + kWeights / 50e9 + kWeights * 0.1e-9, 0.01);

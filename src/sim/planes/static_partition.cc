@@ -66,7 +66,7 @@ void StaticPartitionPlane::place(const World& world, Actions& actions) {
       continue;
     }
     const ModelId model(i);
-    StartSpec spec = resident(model, placed[i]);
+    StartSpec spec = whole(world, model, placed[i]);
     spec.kv_limit = limits[i];
     if (mig_) {
       const std::int64_t pages =

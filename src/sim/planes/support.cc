@@ -23,6 +23,20 @@ double Flags::number(const std::string& name, double standard) {
   return value;
 }
 
+void Flags::reject(const std::string& name, const std::string& why) {
+  problem_ = "flag " + name + ": " + why;
+}
+
+policy::Calendar calendar_of(Flags& flags) {
+  const Duration window = from_seconds(flags.number("window", 300));
+  const Duration day = from_seconds(flags.number("day", 86400));
+  if (window < std::chrono::milliseconds(1) || day < window || day % window != Duration{}) {
+    flags.reject("window", "want a day that is a whole number of windows, of 1 ms or more");
+    return {};
+  }
+  return {.window = window, .windows_per_day = day / window};
+}
+
 std::string Flags::problem() const {
   for (const auto& [name, value] : values_) {
     if (!asked_.contains(name)) {
@@ -62,15 +76,48 @@ LiveId RequestQueues::pop(ModelId model) {
   return id;
 }
 
-void RoomIndex::put(const World& world, HostId host, std::int64_t room) {
-  const auto found = indexed_.find(host);
-  if (found != indexed_.end()) {
-    by_room_.erase({found->second, host});
-    indexed_.erase(found);
+void ServersByRank::put(const World& world, HostId host, std::int64_t rank) {
+  erase(host);
+  const std::vector<GpuId>& gpus = world.host(host).gpus;
+  const Kind kind(gpus.empty() ? 0 : world.gpu(gpus[0]).pages, gpus.size());
+  by_kind_[kind].emplace(rank, host);
+  placed_.emplace(host, std::pair(kind, rank));
+}
+
+void ServersByRank::erase(HostId host) {
+  const auto found = placed_.find(host);
+  if (found != placed_.end()) {
+    by_kind_.at(found->second.first).erase({found->second.second, host});
+    placed_.erase(found);
   }
+}
+
+std::vector<HostId> ServersByRank::first(const World& world,
+                                         ModelId model,
+                                         std::size_t count) const {
+  std::vector<std::pair<std::int64_t, HostId>> best;
+  for (const auto& [kind, servers] : by_kind_) {
+    if (servers.empty() || !fits(world, model, servers.begin()->second)) {
+      continue;
+    }
+    auto each = servers.begin();
+    for (std::size_t i = 0; i < count && each != servers.end(); ++i, ++each) {
+      best.push_back(*each);
+    }
+  }
+  std::sort(best.begin(), best.end());
+  std::vector<HostId> hosts;
+  for (std::size_t i = 0; i < std::min(count, best.size()); ++i) {
+    hosts.push_back(best[i].second);
+  }
+  return hosts;
+}
+
+void RoomIndex::put(const World& world, HostId host, std::int64_t room) {
   if (world.host(host).up) {
-    indexed_.emplace(host, -room);
-    by_room_.emplace(-room, host);
+    by_room_.put(world, host, -room);
+  } else {
+    by_room_.erase(host);
   }
 }
 
@@ -94,7 +141,7 @@ void RoomIndex::update(const World& world,
 }
 
 std::vector<HostId> RoomIndex::near(const World& world, ModelId model, std::size_t count) const {
-  std::vector<HostId> hosts = most(count);
+  std::vector<HostId> hosts = most(world, model, count);
   for (const ReplicaId id : world.replicas_of(model)) {
     hosts.push_back(world.gpu(world.replica(id)->gpus[0]).host);
   }
@@ -103,15 +150,8 @@ std::vector<HostId> RoomIndex::near(const World& world, ModelId model, std::size
   return hosts;
 }
 
-std::vector<HostId> RoomIndex::most(std::size_t count) const {
-  std::vector<HostId> hosts;
-  for (const auto& [room, host] : by_room_) {
-    if (hosts.size() == count) {
-      break;
-    }
-    hosts.push_back(host);
-  }
-  return hosts;
+std::vector<HostId> RoomIndex::most(const World& world, ModelId model, std::size_t count) const {
+  return by_room_.first(world, model, count);
 }
 
 std::optional<ReplicaId> least_loaded(const World& world, ModelId model, std::int64_t limit) {
@@ -210,8 +250,25 @@ void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duratio
   }
 }
 
-StartSpec resident(ModelId model, std::vector<GpuId> gpus) {
-  return {.model = model, .stages = {{.gpus = std::move(gpus)}}, .source = WeightSource::kNothing};
+StartSpec whole(const World& world, ModelId model, std::vector<GpuId> gpus) {
+  const bool cached = world.cached(world.gpu(gpus[0]).host, model);
+  return {.model = model,
+          .stages = {{.gpus = std::move(gpus)}},
+          .source = cached ? WeightSource::kHost : WeightSource::kRemote,
+          .cache_image = !cached};
+}
+
+StartSpec resume(const World& world, ModelId model, std::vector<GpuId> gpus, Duration swap_in) {
+  const StartupProfile& costs = world.host_spec(gpus[0]).startup;
+  StartSpec spec = whole(world, model, std::move(gpus));
+  if (spec.source == WeightSource::kHost) {
+    spec.source = WeightSource::kNothing;  // Part of what a swap takes.
+    spec.after = swap_in;
+  } else {
+    spec.before = from_seconds(costs.container + costs.context + costs.library);
+    spec.after = from_seconds(costs.engine);
+  }
+  return spec;
 }
 
 void restore(const World& world, Actions& actions, std::span<const StartSpec> placed) {
@@ -225,7 +282,7 @@ void restore(const World& world, Actions& actions, std::span<const StartSpec> pl
         std::all_of(gpus.begin(), gpus.end(), [&](GpuId gpu) { return world.gpu(gpu).up; });
     if (!there && up) {
       StartSpec again = spec;
-      again.source = WeightSource::kHost;
+      again.source = whole(world, spec.model, gpus).source;
       actions.start(again, Reason::kFault);
     }
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/load_history.h"
 #include "policy/nic.h"
 #include "sim/control.h"
 #include "sim/planes/planes.h"
@@ -29,6 +30,8 @@ class Flags {
   bool on(const std::string& name, bool standard) { return number(name, standard ? 1 : 0) != 0; }
   /// Empty when everything was understood.
   [[nodiscard]] std::string problem() const;
+  /// A value that is a number, and not one that will do.
+  void reject(const std::string& name, const std::string& why);
 
  private:
   std::map<std::string, std::string> values_;
@@ -41,6 +44,10 @@ inline policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
   constexpr std::uint64_t kStages = 8;  // At most, of a replica.
   return policy::FetchId(replica.value() * kStages + stage);
 }
+
+/// How forecasts cut time: flags `window` [s] (300) and `day` [s] (86400, a whole number of
+/// windows), as `planner.window` and `planner.day` of a live system's configuration.
+[[nodiscard]] policy::Calendar calendar_of(Flags& flags);
 
 /// Requests that wait for an instance of their model, oldest first.
 class RequestQueues {
@@ -92,8 +99,26 @@ class Exhausted {
   std::map<std::int64_t, std::int64_t> wants_{};  ///< GPUs of one server to pages on each.
 };
 
+/// Servers in an order, those of each kind (GPUs of one size, so many of them) by themselves: which
+/// kinds a model fits is asked once a kind, before anybody is shortlisted.
+class ServersByRank {
+ public:
+  /// Gives a server a place in the order, or another one. O(log servers).
+  void put(const World& world, HostId host, std::int64_t rank);
+  void erase(HostId host);
+  /// The first `count` of those that could hold the model, by rank, then by id. O(kinds * count).
+  [[nodiscard]] std::vector<HostId> first(const World& world,
+                                          ModelId model,
+                                          std::size_t count) const;
+
+ private:
+  using Kind = std::pair<std::int64_t, std::size_t>;  ///< Pages of a GPU, GPUs.
+  std::map<Kind, std::set<std::pair<std::int64_t, HostId>>> by_kind_{};
+  std::map<HostId, std::pair<Kind, std::int64_t>> placed_{};
+};
+
 /// Servers by the room they have, as of each one's last update, so that a decision need not look at
-/// all of them.
+/// all of them. Servers that could never hold a model are passed over, however much room they have.
 class RoomIndex {
  public:
   /// Counts the free pages of a server's GPUs that `open` accepts, GPUs before pages. A server that
@@ -101,8 +126,11 @@ class RoomIndex {
   void update(const World& world, HostId host, const std::function<bool(const Gpu&)>& open);
   /// The same of all its GPUs, pages alone.
   void update(const World& world, HostId host);
-  /// The servers with most room that are up, at most `count`; by falling room, then by id.
-  [[nodiscard]] std::vector<HostId> most(std::size_t count) const;
+  /// Of the servers that are up and could hold the model those with most room, at most `count`; by
+  /// falling room, then by id.
+  [[nodiscard]] std::vector<HostId> most(const World& world,
+                                         ModelId model,
+                                         std::size_t count) const;
   /// These and those where the model is, by id.
   [[nodiscard]] std::vector<HostId> near(const World& world,
                                          ModelId model,
@@ -110,8 +138,7 @@ class RoomIndex {
 
  private:
   void put(const World& world, HostId host, std::int64_t room);
-  std::set<std::pair<std::int64_t, HostId>> by_room_{};  ///< Room, negated.
-  std::map<HostId, std::int64_t> indexed_{};
+  ServersByRank by_room_{};  ///< Room, negated.
 };
 
 /// The serving replica of a model with the fewest requests, if it has fewer than `limit`.
@@ -161,8 +188,15 @@ class LoadMeter {
 /// that will be later.
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive);
 
-/// Whole weights on `gpus`, served from the first instant on: what was placed before time began.
-[[nodiscard]] StartSpec resident(ModelId model, std::vector<GpuId> gpus);
+/// Whole weights on `gpus` of one server, from its memory if they lie there, else from the store.
+[[nodiscard]] StartSpec whole(const World& world, ModelId model, std::vector<GpuId> gpus);
+
+/// How a suspended external engine comes to its GPUs: back from host memory in `swap_in`, or, where
+/// its image does not lie there, started like any stock engine and then suspended there in future.
+[[nodiscard]] StartSpec resume(const World& world,
+                               ModelId model,
+                               std::vector<GpuId> gpus,
+                               Duration swap_in);
 
 /// Models that were placed once and lost their GPUs: each begins again, from host memory, on the
 /// same GPUs when these are up.

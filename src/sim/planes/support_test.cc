@@ -59,10 +59,10 @@ TEST(RoomIndex, PutsServersWithMostRoomFirst) {
       for (const Host& host : world.hosts()) {
         index.update(world, host.id);
       }
-      before = index.most(9);
-      actions.start(resident(ModelId(0), {world.host(HostId(0)).gpus[0]}), Reason::kStatic);
+      before = index.most(world, ModelId(0), 9);
+      actions.start(whole(world, ModelId(0), {world.host(HostId(0)).gpus[0]}), Reason::kStatic);
       index.update(world, HostId(0));
-      after = index.most(2);
+      after = index.most(world, ModelId(0), 2);
     } else if (notice.kind == NoticeKind::kArrival) {
       actions.reject(notice.request, Reason::kStatic);
     }
@@ -70,6 +70,27 @@ TEST(RoomIndex, PutsServersWithMostRoomFirst) {
   run_world(test_cluster(3, 1), test_models(1), plane, {row_at(0, 0, 1, 1)});
   EXPECT_EQ(before, (std::vector{HostId(0), HostId(1), HostId(2)}));
   EXPECT_EQ(after, (std::vector{HostId(1), HostId(2)}));
+}
+
+// Two servers with GPUs too small for the model, and one that holds it and has less room.
+TEST(RoomIndex, ListsOnlyServersThatCouldHoldTheModel) {
+  ClusterSpec cluster = test_cluster(2, 4);
+  cluster.hosts[0].gpu.memory = cluster.hosts[1].gpu.memory = 16'000'000'000;
+  cluster.hosts.push_back(test_cluster(1, 1).hosts[0]);
+  std::vector<HostId> found;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart) {
+      RoomIndex index;
+      for (const Host& host : world.hosts()) {
+        index.update(world, host.id);
+      }
+      found = index.most(world, ModelId(0), 2);
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  run_world(cluster, test_models(1), plane, {row_at(0, 0, 1, 1)});
+  EXPECT_EQ(found, std::vector{HostId(2)});
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ SwapServePlane::SwapServePlane(Flags& flags) : kv_bytes_(flags.number("kv_gb", 8
       paper ? policy::PreemptionVariant::kPaper : policy::PreemptionVariant::kLeastCost;
 }
 
-/// Engines are made one after the other where the least is assigned yet, and all suspended.
+/// Engines are assigned one after the other where the least is assigned yet; none runs.
 void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
   std::vector<std::int64_t> assigned(world.gpus().size(), 0);
   for (std::size_t i = 0; i < world.models().size(); ++i) {
@@ -113,13 +113,9 @@ void SwapServePlane::swap_in(const World& world, Actions& actions, ModelId model
   Swappable& engine = engines_[model.value()];
   engine.state = State::kSwappingIn;
   ++engine.turn;
-  engine.replica = actions.start(
-      {.model = model,
-       .stages = {{.gpus = engine.gpus}},
-       .source = WeightSource::kNothing,
-       .after = engine.swap_in,
-       .kv_limit = engine.pages - world.weight_pages(model) - world.overhead_pages(model)},
-      Reason::kSwap);
+  StartSpec spec = resume(world, model, engine.gpus, engine.swap_in);
+  spec.kv_limit = engine.pages - world.weight_pages(model) - world.overhead_pages(model);
+  engine.replica = actions.start(spec, Reason::kSwap);
 }
 
 std::vector<policy::SwapCandidate> SwapServePlane::candidates(const World& world) const {

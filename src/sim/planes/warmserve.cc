@@ -49,8 +49,7 @@ WarmServePlane::WarmServePlane(Prewarming prewarming, Flags& flags)
       proactive_(forecasting_ && flags.on("proactive", true)),
       evict_aware_(flags.on("placement", true)),
       paper_(flags.on("paper", false)) {
-  calendar_.window = from_seconds(flags.number("window", 300));
-  calendar_.windows_per_day = std::chrono::hours(24) / calendar_.window;
+  calendar_ = calendar_of(flags);
   if (paper_) {
     forecast_options_.only = policy::Expert::kCorrected;
     forecast_options_.weights = policy::ErrorWeights::kPrinted;
@@ -64,9 +63,6 @@ void WarmServePlane::begin(const World& world, Actions& actions) {
                        .history = policy::LoadHistory(calendar_.windows_per_day, kDaysKept),
                        .meter = policy::LoadMeter(world.now())});
     overhead_pages_ = std::max(overhead_pages_, world.overhead_pages(ModelId(i)));
-    for (const Host& host : world.hosts()) {
-      actions.cache(host.id, ModelId(i));
-    }
   }
   for (const Host& host : world.hosts()) {
     update_room(world, host.id);
@@ -202,13 +198,16 @@ StartSpec WarmServePlane::load_spec(const World& world,
 }
 
 bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model, Reason reason) {
-  const policy::Launch launch = policy::choose_launch(
-      map_of(world, room_.near(world, model, kHosts)),
-      {.model = model,
-       .devices = world.model(model).tp,
-       .pages =
-           world.weight_pages(model) + world.overhead_pages(model) + world.kv_pages(model, 2048)},
-      forecasting_ ? policy::LaunchVariant::kLeastLost : policy::LaunchVariant::kFirst);
+  const policy::LaunchVariant variant =
+      forecasting_ ? policy::LaunchVariant::kLeastLost : policy::LaunchVariant::kFirst;
+  const std::vector<HostId> candidates = room_.near(world, model, kHosts);
+  const policy::Launch launch =
+      policy::choose_launch(map_of(world, candidates),
+                            {.model = model,
+                             .devices = world.model(model).tp,
+                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                                      world.kv_pages(model, 2048)},
+                            variant);
   wanting_.erase(model);
   if (launch.outcome == policy::LaunchOutcome::kWait) {
     wanting_.insert(model);

@@ -23,7 +23,7 @@ enum class Prewarming : std::uint8_t {
 /// several models each, by forecast, so that an instance starts on weights that are there.
 /// SLLM-GPU is the same without forecast. Flags: `prewarm` and `proactive` (1, WarmServe only),
 /// `placement` (1: evict-aware; 0: wherever there is room first), `paper` (0; 1: scores and
-/// predictor as printed), `window` [s] (300). All weights begin in host memory.
+/// predictor as printed), `window` and `day` [s] (300 and 86400).
 class WarmServePlane final : public ControlPlane {
  public:
   WarmServePlane(Prewarming prewarming, Flags& flags);
