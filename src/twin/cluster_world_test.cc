@@ -123,6 +123,43 @@ TEST(ClusterWorld, SurvivesAnything) {
   EXPECT_GT(2 * done, all);
 }
 
+/// Three hosts, with models that come over a network and start in stages.
+WorldOptions cold_starts(std::uint64_t seed) {
+  WorldOptions options = three_hosts({.seed = seed,
+                                      .devices = 1,
+                                      .models = 3,
+                                      .host_pages = 40,
+                                      .device_pages = 30,
+                                      .requests = 25,
+                                      .arrivals = 150ms,
+                                      .fetched = 2,
+                                      .prefix_cache = 50,
+                                      .ttft = 2ms});
+  return options;
+}
+
+std::int64_t groups_formed(const ClusterWorld& world) {
+  std::int64_t formed = 0;
+  for (const auto& leader : world.cluster().leaders()) {
+    for (const auto& step : leader->record()) {
+      formed += std::holds_alternative<core::GroupFormed>(step.event) ? 1 : 0;
+    }
+  }
+  return formed;
+}
+
+TEST(ClusterWorld, ColdStartsInStagesLoseNothing) {
+  std::int64_t formed = 0;
+  play_clusters(100, cold_starts, [&](const ClusterWorld& world) {
+    formed += groups_formed(world);
+    for (const Request& request : world.requests()) {
+      EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
+    }
+  });
+  RecordProperty("formed", std::to_string(formed));
+  EXPECT_GT(formed, 50 / kShare);
+}
+
 /// Three hosts, whose manager hears 300 events and more while nothing goes wrong.
 WorldOptions manager_dies(std::optional<std::uint64_t> after) {
   WorldOptions options = three_hosts({.seed = 11});

@@ -72,13 +72,25 @@ void Worker::hear(const core::WorkerMessage& message) {
   if (evict != nullptr && evict->mode == core::EvictMode::kNow && models_.contains(evict->model)) {
     models_.at(evict->model).abandoned = true;
   }
-  queue(message);
+  queue(core::WorkerEvent(message));
   check_waiting_step();
 }
 
-void Worker::queue(const core::WorkerEvent& event) {
-  inbox_.push_back({.event = event, .at = around_.agenda.now()});
+void Worker::queue(Input input) {
+  inbox_.push_back({.input = std::move(input), .at = around_.agenda.now()});
   work();
+}
+
+void Worker::take(const Input& input) {
+  if (const auto* event = std::get_if<core::WorkerEvent>(&input)) {
+    tell(*event);
+  } else if (const auto* join = std::get_if<JoinPipe>(&input)) {
+    take_in(*join);
+  } else if (const auto* said = std::get_if<FromStage>(&input)) {
+    take_in(*said);
+  } else {
+    take_in(std::get<PipeGone>(input));
+  }
 }
 
 void Worker::lead(ModelId model, Duration pace_step, Duration pace_token) {
@@ -89,21 +101,22 @@ void Worker::lead(ModelId model, Duration pace_step, Duration pace_token) {
 
 /// A step begins only when nothing is left to hear.
 void Worker::work() {
-  while (!step_) {
+  while (!step_ && !runs_stage_) {
     const bool idle = inbox_.empty();
     if (idle && idle_said_) {
       return;
     }
-    core::WorkerEvent event = core::EngineIdle{};
+    Input input = core::WorkerEvent(core::EngineIdle{});
     if (!idle) {
-      event = std::move(inbox_.front().event);
-      if (auto* message = std::get_if<core::WorkerMessage>(&event)) {
+      input = std::move(inbox_.front().input);
+      auto* event = std::get_if<core::WorkerEvent>(&input);
+      if (auto* message = event ? std::get_if<core::WorkerMessage>(event) : nullptr) {
         core::grow_older(*message, around_.agenda.now() - inbox_.front().at);
       }
       inbox_.pop_front();
     }
     idle_said_ = idle;
-    tell(event);
+    take(input);
   }
 }
 
@@ -202,11 +215,11 @@ void Worker::perform(const core::OpenModel& command) {
 void Worker::opened(ModelId id, bool fails) {
   const auto found = models_.find(id);
   if (fails) {
-    queue(core::OpenFailed{.model = id,
-                           .error = {.code = Code::kUnavailable, .message = "the mapper says no"}});
+    queue(core::WorkerEvent(core::OpenFailed{
+        .model = id, .error = {.code = Code::kUnavailable, .message = "the mapper says no"}}));
   } else if (found != models_.end() && !found->second.closing) {
     found->second.opened = true;
-    queue(core::ModelOpened{.model = id});
+    queue(core::WorkerEvent(core::ModelOpened{.model = id}));
   }
 }
 
@@ -220,7 +233,7 @@ void Worker::copied(ModelId id, std::uint64_t bytes) {
   }
   model.copied = bytes;
   model.ready = std::max(model.ready, bytes);
-  queue(core::CopyProgress{.model = id, .bytes = bytes});
+  queue(core::WorkerEvent(core::CopyProgress{.model = id, .bytes = bytes}));
   check_waiting_step();
 }
 
@@ -230,9 +243,17 @@ void Worker::perform(const core::CloseModel& command) {
   model.closing = true;
   model.to_pool = command.image == core::ImagePages::kToPool;
   link_.stop(command.model);
+  if (reserve_ && reserve_->model == command.model) {
+    give_back_reserve();
+  }
+  if (piped_ && piped_->model == command.model) {
+    around_.pipes.leave(piped_->pipe, *this);
+    piped_.reset();
+  }
   kv_.drop_model(command.model);
-  map_later(model.window.size(),
-            [this, id = command.model] { queue(core::ModelClosed{.model = id}); });
+  map_later(model.window.size(), [this, id = command.model] {
+    queue(core::WorkerEvent(core::ModelClosed{.model = id}));
+  });
 }
 
 void Worker::close(ModelId id) {
@@ -268,10 +289,14 @@ void Worker::perform(const core::AddSequence& command) {
               .choice = command.params.choice,
               .known = std::ssize(command.tokens),
               .generated = std::ssize(command.tokens) - command.prompt_tokens,
-              .most = command.params.max_tokens};
+              .most = command.params.max_tokens,
+              .life = ++lives_};
   HEDDLE_CHECK(sequence.generated < sequence.most);
-  if (around_.contents != nullptr) {
-    sequence.marks = PrefixMarks(command.model, command.cache_salt, command.tokens);
+  const TwinModel& known = around_.models.at(command.model);
+  const bool moves = known.source != ModelId{};
+  if (around_.contents != nullptr || moves) {
+    sequence.marks =
+        PrefixMarks(moves ? known.source : command.model, command.cache_salt, command.tokens);
   }
   if (!command.params.grammar.constrains()) {
     return;
@@ -284,7 +309,7 @@ void Worker::perform(const core::AddSequence& command) {
   sequence.compiling = true;
   at(around_.agenda.now() + compiles, [this, id = command.sequence] {
     if (has(id)) {
-      queue(core::SequenceReady{.sequence = id});
+      queue(core::WorkerEvent(core::SequenceReady{.sequence = id}));
     }
   });
 }
@@ -310,6 +335,7 @@ void Worker::perform(const core::TrimCached& command) {
 void Worker::perform(const core::PreemptSequence& command) {
   Sequence& sequence = sequences_.at(command.sequence);
   sequence.computed = 0;
+  forget_in_pipe(command.sequence, sequence);
   kv_.remove(sequence.model, command.sequence);
   idle_said_ = false;
 }
@@ -345,6 +371,7 @@ void Worker::perform(const core::MoveHome& command) {
 
 void Worker::perform(const core::RemoveSequence& command) {
   const auto found = sequences_.find(command.sequence);
+  forget_in_pipe(command.sequence, found->second);
   kv_.remove(found->second.model, command.sequence);
   sequences_.erase(found);
 }
@@ -491,12 +518,12 @@ void Worker::end_step_or_go_on() {
   }
 }
 
-void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
-  Sequence& sequence = sequences_.at(slice.sequence);
-  sequence.computed += slice.tokens;
+core::SliceDone Worker::run_slice(SequenceId id, std::int64_t tokens) {
+  Sequence& sequence = sequences_.at(id);
+  sequence.computed += tokens;
   HEDDLE_CHECK(sequence.computed <= sequence.known && !sequence.compiling);
-  kv_.compute(sequence.model, slice.sequence, sequence.computed, sequence.marks);
-  core::SliceDone result{.sequence = slice.sequence, .computed = sequence.computed};
+  kv_.compute(sequence.model, id, sequence.computed, sequence.marks);
+  core::SliceDone result{.sequence = id, .computed = sequence.computed};
   if (sequence.computed == sequence.known) {
     result.position = sequence.generated;
     result.token = right_token(sequence.prompt, sequence.choice, sequence.generated);
@@ -509,7 +536,7 @@ void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
       result.finish = spec::FinishReason::kLength;
     }
   }
-  done.slices.push_back(result);
+  return result;
 }
 
 void Worker::end_step() {
@@ -520,6 +547,7 @@ void Worker::end_step() {
                       .hosting = step.guest_time - step.hosted_before};
   for (const policy::ModelBatch& batch : step.plan.batches) {
     const bool ready = has_weights(batch);
+    StageBatch sent;
     if (ready && around_.contents != nullptr) {
       around_.contents->use_image(batch.model, models_.at(batch.model).window, bytes_used(batch));
     }
@@ -529,9 +557,14 @@ void Worker::end_step() {
       } else if (!ready) {
         kv_.shrink(batch.model, slice.sequence);
         done.unready.push_back(slice.sequence);
+      } else if (leads(batch.model)) {
+        add_slice(slice, sent, done);
       } else {
-        run_slice(slice, done);
+        done.slices.push_back(run_slice(slice.sequence, slice.tokens));
       }
+    }
+    if (!sent.slices.empty()) {
+      send_batch(std::move(sent));
     }
   }
   static_cast<void>(kv_.changed());  // This tells.
