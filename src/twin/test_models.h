@@ -72,7 +72,7 @@ class DrawnModels {
                                .footprint = model->footprints.begin()->second,
                                .fetched = !model->fetched.empty()},
                      .layers = 2,
-                     .body_bytes = model->image_bytes - kPageBytes,
+                     .body_bytes = model->image_bytes - std::min(model->image_bytes, kPageBytes),
                      .step = {.fixed = 100e-6},
                      .piece_tokens = 6});
       if (const auto found = parts_.find(model->id); found != parts_.end()) {
@@ -161,7 +161,7 @@ class DrawnModels {
     const std::int64_t begin = pages * place.index / place.stages;
     const std::int64_t end = pages * (place.index + 1) / place.stages;
     footprint.image_pages = end - begin;
-    footprint.kv.front().blocks_per_page *= place.stages;
+    footprint.kv.front().blocks_per_page *= 2;
     stage.image_bytes = static_cast<std::uint64_t>(end - begin) * kPageBytes - 17;
     for (auto& [device, there] : stage.footprints) {
       there = footprint;

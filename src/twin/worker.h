@@ -181,6 +181,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void tell(const core::WorkerEvent& event);
   void queue(Input input);
   void take(const Input& input);
+  void hear_of_pipe(PipeNo pipe, Input input);
   void take_in(const JoinPipe& join);
   void take_in(const PipeGone& gone);
   void take_in(const FromStage& said);
@@ -262,6 +263,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::map<ModelId, std::weak_ptr<Worker>> guest_hosts_{};
   Duration guest_time_{};  ///< For guests of others, so far.
   std::optional<Piped> piped_{};
+  std::set<PipeNo> told_of_{};                    ///< That it is, or was, to join.
+  std::map<PipeNo, std::vector<Input>> early_{};  ///< Of pipelines that it is about to join.
   std::unique_ptr<Reserve> reserve_{};
   bool runs_stage_ = false;  ///< It computes a batch of a leader elsewhere.
   std::map<SequenceId, Gathered> gathers_{};

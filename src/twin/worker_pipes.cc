@@ -21,21 +21,34 @@ core::SequenceId shadow_of(core::SequenceId id) {
 }  // namespace
 
 void Worker::join(PipeNo pipe, ModelId model, std::size_t stage) {
-  if (alive_) {
-    queue(JoinPipe{.pipe = pipe, .model = model, .stage = stage});
+  if (!alive_) {
+    return;
+  }
+  told_of_.insert(pipe);
+  queue(JoinPipe{.pipe = pipe, .model = model, .stage = stage});
+  for (Input& input : std::exchange(early_[pipe], {})) {
+    queue(std::move(input));
+  }
+}
+
+/// Sockets keep what comes before they are looked at.
+void Worker::hear_of_pipe(PipeNo pipe, Input input) {
+  if (!alive_) {
+    return;
+  }
+  if (told_of_.contains(pipe)) {
+    queue(std::move(input));
+  } else {
+    early_[pipe].push_back(std::move(input));
   }
 }
 
 void Worker::hear_stage(PipeNo pipe, const StageMessage& message) {
-  if (alive_) {
-    queue(FromStage{.pipe = pipe, .message = message});
-  }
+  hear_of_pipe(pipe, FromStage{.pipe = pipe, .message = message});
 }
 
 void Worker::lose_pipe(PipeNo pipe) {
-  if (alive_) {
-    queue(PipeGone{.pipe = pipe});
-  }
+  hear_of_pipe(pipe, PipeGone{.pipe = pipe});
 }
 
 void Worker::take_in(const JoinPipe& join) {
