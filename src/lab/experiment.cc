@@ -99,6 +99,7 @@ Result<void> wait_until_ready(const LabPolicy& policy, bool cold, const HttpAddr
       ready = all_known(policy, server);
     }
     if (ready || steady_now() > deadline) {
+      std::this_thread::sleep_for(ready && cold ? kLearning : Duration{});
       return ready;
     }
     std::this_thread::sleep_for(kReadyInterval);
@@ -183,9 +184,6 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
   const Result<void> ready = wait_until_ready(policy, lab_.cold, root);
   if (!ready) {
     return ready.error();
-  }
-  if (lab_.cold) {
-    std::this_thread::sleep_for(kLearning);
   }
   if (prompt_tokens_.empty()) {
     const Result<void> learned = learn_tokenizers(root);
