@@ -123,7 +123,11 @@ struct Opened {
 };
 
 Result<Opened> open(HostId id, const std::string& name, const config::Config& config, bool cold) {
-  const std::int64_t batch_tokens = host::choose_batch_tokens(config);
+  config::Config at_start = config;
+  if (cold) {
+    at_start.models.clear();  // No host knows what they are when it starts.
+  }
+  const std::int64_t batch_tokens = host::choose_batch_tokens(at_start);
   Result<agent::AgentSetup> agent = host::agent_setup(config, batch_tokens, id);
   if (!agent) {
     return agent.error();

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
-#include <string>
-#include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,8 +13,6 @@
 #include "twin/test_models.h"
 #include "twin/test_setup.h"
 #include "twin/test_world_options.h"
-
-#include <cxxabi.h>
 
 /// For tests: hosts of a cluster between random clients and an operator, with random delays and
 /// faults from a seed. Everything is checked with HEDDLE_CHECK, so that a seed that fails can be
@@ -51,9 +46,6 @@ class ClusterWorld {
     for (int happenings = 0; !over() && cluster_.advance(); ++happenings) {
       HEDDLE_CHECK(happenings < 1'000'000);
     }
-    if (!over() || std::getenv("DBG")) {
-      debug();
-    }
     HEDDLE_CHECK(over());
     for (const auto& [id, node] : cluster_.hosts()) {
       HEDDLE_CHECK(!node->host().alive() || node->requests() == 0);
@@ -76,113 +68,6 @@ class ClusterWorld {
       all.insert(all.end(), own.begin(), own.end());
     }
     return all;
-  }
-
- public:
-  void debug() const {
-    for (const Request& r : requests()) {
-      if (r.end == Request::End::kNone) {
-        std::fprintf(stderr,
-                     "request model=%llu dispatched=%d dev=%llx tokens=%lld/%lld held=%d\n",
-                     (unsigned long long)r.ask.model.value(),
-                     r.dispatched,
-                     (unsigned long long)r.device.value(),
-                     (long long)r.tokens(),
-                     (long long)r.most,
-                     r.held);
-      }
-    }
-    for (const auto& leader : cluster_.leaders()) {
-      for (const auto& step : leader->record()) {
-        if (const auto* d = std::get_if<core::WorkerDown>(&step.event)) {
-          std::fprintf(stderr,
-                       "%8.3f term %llu DOWN %llx epoch %llx killed %d\n",
-                       to_seconds(step.at.time_since_epoch()) * 1e3,
-                       (unsigned long long)leader->term(),
-                       (unsigned long long)d->device.value(),
-                       (unsigned long long)d->epoch.value(),
-                       d->killed);
-        }
-        if (const auto* d = std::get_if<core::PlaceLost>(&step.event)) {
-          std::fprintf(stderr,
-                       "%8.3f term %llu PLACELOST %llx epoch %llx n=%zu adv=%zu\n",
-                       to_seconds(step.at.time_since_epoch()) * 1e3,
-                       (unsigned long long)leader->term(),
-                       (unsigned long long)d->device.value(),
-                       (unsigned long long)d->epoch.value(),
-                       d->requests.size(),
-                       d->advanced.size());
-        }
-        if (const auto* d = std::get_if<core::HostLost>(&step.event)) {
-          std::fprintf(stderr,
-                       "%8.3f term %llu HOSTLOST %llx\n",
-                       to_seconds(step.at.time_since_epoch()) * 1e3,
-                       (unsigned long long)leader->term(),
-                       (unsigned long long)d->host.value());
-        }
-        if (const auto* d = std::get_if<core::GroupFormed>(&step.event)) {
-          std::fprintf(stderr,
-                       "%8.3f term %llu FORMED %llx m%llu\n",
-                       to_seconds(step.at.time_since_epoch()) * 1e3,
-                       (unsigned long long)leader->term(),
-                       (unsigned long long)d->device.value(),
-                       (unsigned long long)d->model.value());
-        }
-        for (const auto& c : step.commands) {
-          if (const auto* d = std::get_if<core::Decision>(&c)) {
-            std::fprintf(stderr,
-                         "%8.3f term %llu m%llu %llx %s\n",
-                         to_seconds(step.at.time_since_epoch()) * 1e3,
-                         (unsigned long long)leader->term(),
-                         (unsigned long long)d->model.value(),
-                         (unsigned long long)(d->device ? d->device->value() : 0),
-                         d->why.c_str());
-          }
-        }
-      }
-    }
-    for (const auto& d : cluster_.devices()) {
-      std::fprintf(stderr, "device %llx up=%d\n", (unsigned long long)d.id.value(), d.up);
-    }
-    for (const auto& [id, node] : cluster_.hosts()) {
-      for (const auto& w : node->host().lives()) {
-        std::fprintf(
-            stderr, "worker %llx alive %d\n", (unsigned long long)w->device().value(), w->alive());
-        const auto& rec = w->record();
-        for (std::size_t i = rec.size() > 6000 ? rec.size() - 60 : 0; i < rec.size(); ++i) {
-          std::string line;
-          const auto short_name = [](const char* n) {
-            int st;
-            char* d = abi::__cxa_demangle(n, nullptr, nullptr, &st);
-            std::string s(d ? d : n);
-            std::free(d);
-            return s.substr(s.rfind(':') + 1);
-          };
-          if (const auto* m = std::get_if<core::WorkerMessage>(&rec[i].event)) {
-            std::visit([&](const auto& e) { line += short_name(typeid(e).name()); }, *m);
-          } else {
-            std::visit([&](const auto& e) { line += short_name(typeid(e).name()); }, rec[i].event);
-          }
-          line += " ->";
-          for (const auto& c : rec[i].commands) {
-            if (const auto* r = std::get_if<core::Report>(&c)) {
-              std::visit([&](const auto& e) { line += " !" + short_name(typeid(e).name()); },
-                         r->report);
-            } else {
-              std::visit([&](const auto& e) { line += " " + short_name(typeid(e).name()); }, c);
-            }
-          }
-          std::fprintf(stderr,
-                       "   %8.3f %s\n",
-                       to_seconds(rec[i].at.time_since_epoch()) * 1e3,
-                       line.c_str());
-        }
-      }
-    }
-    std::fprintf(stderr,
-                 "agenda %zu quiet %d\n",
-                 const_cast<Cluster&>(cluster_).agenda().size(),
-                 cluster_.quiet());
   }
 
  private:

@@ -113,7 +113,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     bool closing = false;
     bool to_pool = false;
     bool abandoned = false;
-    Duration pace_step{};  ///< Of the slowest device of its group, if it leads one.
+    bool in_lockstep = false;  ///< It leads ranks, which run the same steps.
+    Duration pace_step{};      ///< Of the slowest device of its group, if it leads one.
     Duration pace_token{};
   };
   struct Sequence {
@@ -136,6 +137,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
     Instant began{};
     Duration compute{};
     bool waits = false;        ///< For weights.
+    bool gives_up = false;     ///< That, as there is something else to do.
     Duration hosted_before{};  ///< guest_time_ as it began.
     Duration guest_time{};     ///< And up to which it was made longer.
     core::GuestTimes guests{};
@@ -234,6 +236,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void map_later(std::size_t pages, std::function<void()> what);
   void opened(ModelId model, bool fails);
   void copied(ModelId model, std::uint64_t bytes);
+  [[nodiscard]] bool interrupts(const Input& input) const;
   void check_waiting_step();
   void end_step_or_go_on();
   void end_step();
