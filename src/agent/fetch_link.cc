@@ -18,7 +18,7 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
-FetchLink::Member FetchLink::join(FetchUrgency urgency) {
+FetchLink::Member FetchLink::join(policy::FetchUrgency urgency) {
   const std::lock_guard lock(mutex_);
   const Member member(++joined_);
   shares_.join(member, urgency);

@@ -7,8 +7,8 @@
 #include <stop_token>
 #include <vector>
 
-#include "agent/link_shares.h"
 #include "base/time.h"
+#include "policy/link_shares.h"
 
 namespace heddle::agent {
 
@@ -17,7 +17,7 @@ namespace heddle::agent {
 /// others waits for what goes before it. Any thread.
 class FetchLink {
  public:
-  using Member = LinkShares::Member;
+  using Member = policy::LinkShares::Member;
   static constexpr Duration kForever = Duration::max();
 
   /// @param bytes_per_second  Of all together; 0: as fast as it goes.
@@ -25,7 +25,7 @@ class FetchLink {
       : bytes_per_second_(bytes_per_second), shares_(bytes_per_second) {}
 
   /// A fetch begins.
-  [[nodiscard]] Member join(FetchUrgency urgency);
+  [[nodiscard]] Member join(policy::FetchUrgency urgency);
   /// A request waits for what was fetched early.
   void prioritise(Member member);
   /// A fetch has ended.
@@ -51,7 +51,7 @@ class FetchLink {
   const std::uint64_t bytes_per_second_;
   std::mutex mutex_{};  // Guards all below.
   std::condition_variable_any changed_{};
-  LinkShares shares_;
+  policy::LinkShares shares_;
   std::uint64_t changes_ = 0;
   std::uint64_t joined_ = 0;
   std::uint64_t tickets_ = 0;

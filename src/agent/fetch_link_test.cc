@@ -9,6 +9,8 @@
 namespace heddle::agent {
 namespace {
 
+using policy::FetchUrgency;
+
 constexpr FetchUrgency kEarly{.early = true};
 constexpr FetchUrgency kWanted{};
 

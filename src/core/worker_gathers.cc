@@ -182,6 +182,9 @@ void WorkerCore::Impl::hold_or_give_up(Gathering& gathering) {
     return;
   }
   const RequestId request = *gathering.request;
+  if (const auto before = moved_.find(request); before != moved_.end()) {
+    let_go(before->second);  // It had gone before, and came back to the stages.
+  }
   moved_[request] = {
       .into = gathering.into, .held = std::move(ids), .until = now_ + kHeld, .computed = computed};
   gathering.request.reset();

@@ -64,11 +64,12 @@ void share_device(agent::HostModel& stage, std::int64_t context) {
 /// Of a model that comes over a network to a cluster: its stages, for hosts that fetch it together.
 /// One of few layers has fewer cuts.
 void open_cuts(const std::string& directory,
+               bool in_cluster,
                const config::Config& config,
                const agent::HostGeometry& geometry,
                OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
-  if (!config.cluster || model.block() > 1 || !opened.ranks) {
+  if (!in_cluster || model.block() > 1 || !opened.ranks) {
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
@@ -209,7 +210,7 @@ OpenedModel open_model(const config::Config& config,
     open_files(directory->string(), config, geometry, opened);
     if (!is_partial(opened, *directory, options.places)) {
       if (remote) {
-        open_cuts(directory->string(), config, geometry, opened);
+        open_cuts(directory->string(), config.cluster.has_value(), config, geometry, opened);
       }
       return opened;
     }
@@ -225,7 +226,7 @@ OpenedModel open_model(const config::Config& config,
   opened.known = outline.has_value();
   if (outline) {
     open_files(outline->string(), config, geometry, opened);
-    open_cuts(outline->string(), config, geometry, opened);
+    open_cuts(outline->string(), config.cluster.has_value(), config, geometry, opened);
   }
   return opened;
 }
@@ -237,6 +238,21 @@ std::vector<OpenedModel> open_models(const config::Config& config,
     models.push_back(open_model(config, model, geometry));
   }
   return models;
+}
+
+void take_for_fetched(const std::string& source,
+                      bool in_cluster,
+                      const config::Config& config,
+                      const agent::HostGeometry& geometry,
+                      OpenedModel& opened) {
+  if (!opened.ranks || opened.ranks->empty()) {
+    return;
+  }
+  opened.source = source;
+  for (agent::HostModel& rank : *opened.ranks) {
+    rank.source = source;
+  }
+  open_cuts(opened.ranks->front().directory.string(), in_cluster, config, geometry, opened);
 }
 
 std::int64_t choose_batch_tokens(const config::Config& config) {

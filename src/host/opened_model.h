@@ -44,6 +44,14 @@ struct OpenedModel {
 [[nodiscard]] std::vector<OpenedModel> open_models(const config::Config& config,
                                                    const agent::HostGeometry& geometry);
 
+/// Of a model that was opened where it is: has it be one that comes from `source`, of which the
+/// host has nothing but the outline. In a cluster it has cuts. For whoever plays such hosts.
+void take_for_fetched(const std::string& source,
+                      bool in_cluster,
+                      const config::Config& config,
+                      const agent::HostGeometry& geometry,
+                      OpenedModel& opened);
+
 /// The most tokens of a step: what is configured, or what suits the smallest device and the models
 /// that can be opened. Reads files.
 [[nodiscard]] std::int64_t choose_batch_tokens(const config::Config& config);

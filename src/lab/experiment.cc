@@ -23,6 +23,8 @@ constexpr Duration kAskPatience = 30s;
 constexpr Duration kStopPatience = 60s;
 /// Whether a server is ready is asked over HTTP, as a load balancer would: it tells nobody.
 constexpr Duration kReadyInterval = 20ms;
+/// When one host has learnt what all models are, the others are about to.
+constexpr Duration kLearning = 1s;
 
 /// The tokens that a model's tokenizer makes of `text`.
 Result<std::vector<TokenId>> tokenize(const HttpAddress& server,
@@ -77,11 +79,27 @@ Result<void> all_there(const LabPolicy& policy, const HttpAddress& server) {
   return {};
 }
 
-Result<void> wait_until_ready(const LabPolicy& policy, const HttpAddress& server) {
+/// Whether some host knows each model, which of models that nobody has is learnt beside the start.
+Result<void> all_known(const LabPolicy& policy, const HttpAddress& server) {
+  const Result<std::string> told = ask(server, "/v1/models", "", kAskPatience);
+  for (const config::ModelConfig& model : policy.config.models) {
+    if (told && told->find("\"" + model.id + "\"") == std::string::npos) {
+      return Error{.code = Code::kUnavailable,
+                   .message = "no host knows what the model " + model.id + " is"};
+    }
+  }
+  return told ? Result<void>() : Result<void>(told.error());
+}
+
+Result<void> wait_until_ready(const LabPolicy& policy, bool cold, const HttpAddress& server) {
   const Instant deadline = steady_now() + kStartPatience;
   for (;;) {
     Result<void> ready = all_there(policy, server);
+    if (ready && cold) {
+      ready = all_known(policy, server);
+    }
     if (ready || steady_now() > deadline) {
+      std::this_thread::sleep_for(ready && cold ? kLearning : Duration{});
       return ready;
     }
     std::this_thread::sleep_for(kReadyInterval);
@@ -149,8 +167,11 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
     }
   };
   wait_for({});  // A window begins.
-  auto servers = Servers::start(
-      program_, policy, folder_ + "/" + policy.name + "-" + std::to_string(seed), kStartPatience);
+  auto servers = Servers::start(program_,
+                                policy,
+                                folder_ + "/" + policy.name + "-" + std::to_string(seed),
+                                lab_.cold,
+                                kStartPatience);
   if (!servers) {
     return servers.error();
   }
@@ -160,7 +181,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
   }
   HttpAddress root = *api;
   root.base_path.clear();
-  const Result<void> ready = wait_until_ready(policy, root);
+  const Result<void> ready = wait_until_ready(policy, lab_.cold, root);
   if (!ready) {
     return ready.error();
   }

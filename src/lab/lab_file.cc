@@ -110,6 +110,7 @@ void declare(config::Fields& f, LabFile& lab) {
   f.duration({"patience", "For one request."}, lab.patience);
   f.flag({"check", "Whether policies give the same answers: tokens and log probabilities."},
          lab.check);
+  f.flag({"cold", "No host has a model when a run begins."}, lab.cold);
   f.section({"trace", "What is asked."}, [&](config::Fields& trace) {
     if (trace.has("file")) {
       declare_file(trace, lab.trace.emplace());
@@ -273,6 +274,32 @@ void add_policies(const Node& base,
   }
 }
 
+/// Where hosts fetch models it has to be known what their links carry, and what there is to fetch.
+void check_cold(const LabPolicy& policy, const LabFile& lab, config::Diagnosis& diagnosis) {
+  const auto problem = [&](const std::string& what) {
+    diagnosis.problems.push_back(lab.file + ", line " + std::to_string(policy.document.line) +
+                                 ": cold: " + what);
+  };
+  const auto check = [&](const std::string& host, const config::Config& config) {
+    if (config.host.nic == 0) {
+      problem(host + "host.nic is missing: say at which rate models are fetched, such as 10MB/s");
+    }
+  };
+  if (policy.hosts.empty()) {
+    check("", policy.config);
+  }
+  for (const LabHost& host : policy.hosts) {
+    check("hosts." + host.name + ": ", host.config);
+  }
+  for (const config::ModelConfig& model : policy.config.models) {
+    std::error_code none;
+    if (!std::filesystem::is_directory(model.path, none)) {
+      problem("models." + model.id + ".path: \"" + model.path +
+              "\" is no folder that the laboratory could give hosts the model from");
+    }
+  }
+}
+
 Error problems(const config::Diagnosis& diagnosis) {
   std::string all;
   for (const std::string& problem : diagnosis.problems) {
@@ -323,6 +350,9 @@ Result<LabFile> parse_lab_file(std::string_view text,
   reader.finish();
   add_policies(base, overlays, hosts, machine, lab, diagnosis);
   check_models(lab, diagnosis);
+  if (lab.cold && !lab.policies.empty()) {
+    check_cold(lab.policies.front(), lab, diagnosis);
+  }
   if (!diagnosis.problems.empty()) {
     return problems(diagnosis);
   }

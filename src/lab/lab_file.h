@@ -58,6 +58,9 @@ struct LabFile {
   Duration warmup{};       ///< What arrives before is sent and not counted [of the run's own time].
   Duration patience = std::chrono::minutes(2);  ///< For one request.
   bool check = false;  ///< Answers of policies are compared: tokens and log probabilities.
+  /// No host has a model when a run begins: each fetches what it loads, at the rate of its
+  /// `host.nic`, into a cache that is its own and the run's.
+  bool cold = false;
   std::vector<LabPolicy> policies{};  ///< Never empty; the first is what others are held against.
 };
 

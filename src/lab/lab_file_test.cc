@@ -54,6 +54,21 @@ policies:
   EXPECT_EQ(lab->policies[1].config.listen[0].port, 0);
 }
 
+TEST(LabFile, HostsFetchModelsThatNobodyHas) {
+  const std::string folder = testing::TempDir();
+  const auto text = [&](const std::string& path, const std::string& host) {
+    return "config:\n  devices: [{name: a, memory: 8MiB, page: 64KiB}]\n  models: {one: {path: " +
+           path + "}}\n" + kTrace + "cold: true\nhosts:\n  h1: {host: " + host + "}\n  h2: {}\n";
+  };
+  const Result<LabFile> lab = parse(text(folder, "{nic: 1MB/s}"));
+  ASSERT_FALSE(lab);
+  EXPECT_THAT(lab.error().message, HasSubstr("cold: hosts.h2: host.nic is missing"));
+  EXPECT_THAT(lab.error().message, testing::Not(HasSubstr("hosts.h1")));
+  const Result<LabFile> remote = parse(text("acme/model", "{nic: 1MB/s}"));
+  ASSERT_FALSE(remote);
+  EXPECT_THAT(remote.error().message, HasSubstr("cold: models.one.path: \"acme/model\" is no"));
+}
+
 TEST(LabFile, HostsDifferByTheirDevices) {
   const Result<LabFile> lab = parse(kConfig + kTrace + R"(
 hosts:

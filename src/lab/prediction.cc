@@ -59,7 +59,7 @@ Result<LabRun> predict_run(const LabFile& lab,
                            const Constants& constants,
                            std::int64_t play) {
   manager::ModelRegistry registry;
-  Result<twin::TwinSetup> setup = twin_setup(policy, constants, registry);
+  Result<twin::TwinSetup> setup = twin_setup(lab, policy, constants, registry);
   if (!setup) {
     return setup.error();
   }
@@ -81,6 +81,9 @@ Result<LabRun> predict_run(const LabFile& lab,
                     .model = ids.at(names.at(shot.model)),
                     .input_tokens = shot.input_tokens,
                     .output_tokens = shot.output_tokens});
+    if (lab.cold) {  // KV that moves is found again by its request alone.
+      asks.back().cache_salt = std::to_string(asks.size());
+    }
   }
   LabRun run{.policy = policy.name, .seed = seed};
   const Duration rest = step ? calendar.window + place - moment : Duration{};

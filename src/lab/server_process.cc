@@ -39,13 +39,24 @@ std::string tail(const std::string& file) {
 }
 
 /// In the child, between fork and exec: nothing but system calls.
-[[noreturn]] void become(const char* const* arguments, int output, int log, pid_t parent) {
+[[noreturn]] void become(
+    const char* const* arguments, char* const* environment, int output, int log, pid_t parent) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const bool orphan = ::getppid() != parent;
   if (!orphan && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(log, STDERR_FILENO) >= 0) {
-    ::execv(arguments[0], const_cast<char* const*>(arguments));
+    ::execve(arguments[0], const_cast<char* const*>(arguments), environment);
   }
   ::_exit(kNotStarted);
+}
+
+/// Ends with a null, as the system wants it.
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> all;
+  for (const std::string& text : texts) {
+    all.push_back(text.c_str());
+  }
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace
@@ -53,9 +64,11 @@ std::string tail(const std::string& file) {
 ServerProcess::ServerProcess(Child child, Descriptor output, std::string log)
     : child_(std::move(child)), output_(std::move(output)), log_(std::move(log)) {}
 
-Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::vector<std::string>& command,
-                                                            const std::string& log,
-                                                            Duration patience) {
+Result<std::unique_ptr<ServerProcess>> ServerProcess::start(
+    const std::vector<std::string>& command,
+    const std::string& log,
+    Duration patience,
+    const std::optional<std::vector<std::string>>& environment) {
   const Descriptor log_file(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!log_file) {
     return unavailable("write " + log + ": " + std::strerror(errno));
@@ -66,15 +79,14 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::vector<st
   }
   Descriptor reading(pipe[0]);
   Descriptor writing(pipe[1]);
-  std::vector<const char*> arguments;
-  for (const std::string& argument : command) {
-    arguments.push_back(argument.c_str());
-  }
-  arguments.push_back(nullptr);
+  const std::vector<const char*> arguments = pointers(command);
+  const std::vector<const char*> variables =
+      pointers(environment.value_or(std::vector<std::string>{}));
+  char* const* const own = environment ? const_cast<char* const*>(variables.data()) : ::environ;
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become(arguments.data(), writing.get(), log_file.get(), parent);
+    become(arguments.data(), own, writing.get(), log_file.get(), parent);
   }
   if (pid < 0) {
     return unavailable(std::string("start a server: ") + std::strerror(errno));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,12 @@ class ServerProcess {
  public:
   /// Starts `command`, the program first, and waits until it has said where it is. Its log goes to
   /// `log`. kUnavailable, with the end of the log, when it ends or says nothing for so long.
-  static Result<std::unique_ptr<ServerProcess>> start(const std::vector<std::string>& command,
-                                                      const std::string& log,
-                                                      Duration patience);
+  /// @param environment  Its whole environment, as "NAME=value"; none: that of this process.
+  static Result<std::unique_ptr<ServerProcess>> start(
+      const std::vector<std::string>& command,
+      const std::string& log,
+      Duration patience,
+      const std::optional<std::vector<std::string>>& environment = std::nullopt);
   /// Such as "http://127.0.0.1:40123"; empty of one that answers no HTTP.
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] pid_t pid() const { return child_.pid(); }

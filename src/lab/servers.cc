@@ -1,11 +1,14 @@
 #include "lab/servers.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "base/descriptor.h"
@@ -15,6 +18,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace heddle::lab {
 
@@ -45,6 +49,54 @@ Result<std::uint16_t> free_port() {
 void put(config::Node& document, config::Node child) {
   std::erase_if(document.children, [&](const config::Node& each) { return each.key == child.key; });
   document.children.push_back(std::move(child));
+}
+
+/// A site that has all models of the policy, whose configuration, and those of its hosts, have them
+/// come from there.
+Result<std::unique_ptr<ModelSite>> serve_models(LabPolicy& policy) {
+  std::vector<std::string> folders;
+  std::map<std::string, std::size_t> indices;
+  for (const config::ModelConfig& model : policy.config.models) {
+    indices[model.id] = folders.size();
+    folders.push_back(model.path);
+  }
+  auto site = ModelSite::start(std::move(folders));
+  if (!site) {
+    return site.error();
+  }
+  const auto redirect = [&](config::Node& document) {
+    for (config::Node& section : document.children) {
+      for (config::Node& model : section.children) {
+        if (section.key == "models") {
+          put(model,
+              {.kind = config::Node::Kind::kScalar,
+               .key = "path",
+               .text = (*site)->url(indices.at(model.key)),
+               .quoted = true});
+        }
+      }
+    }
+  };
+  redirect(policy.document);
+  for (LabHost& host : policy.hosts) {
+    redirect(host.document);
+  }
+  return site;
+}
+
+/// That of this process, but for a cache of its own, and for proxies.
+std::vector<std::string> environment_of(const std::string& cache) {
+  std::vector<std::string> variables;
+  for (const char* const* entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string variable = *entry;
+    std::string name = variable.substr(0, variable.find('='));
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (!name.ends_with("_proxy") && name != "xdg_cache_home") {
+      variables.push_back(variable);
+    }
+  }
+  variables.push_back("XDG_CACHE_HOME=" + cache);
+  return variables;
 }
 
 /// Writes `document` with a data folder of its own, as JSON. Gives the file.
@@ -154,9 +206,19 @@ Result<std::vector<Role>> roles_of(const LabPolicy& policy, const std::string& f
 }  // namespace
 
 Result<std::unique_ptr<Servers>> Servers::start(const std::string& program,
-                                                const LabPolicy& policy,
+                                                const LabPolicy& of_experiment,
                                                 const std::string& folder,
+                                                bool cold,
                                                 Duration patience) {
+  LabPolicy policy = of_experiment;
+  auto servers = std::make_unique<Servers>();
+  if (cold) {
+    auto site = serve_models(policy);
+    if (!site) {
+      return site.error();
+    }
+    servers->site_ = std::move(*site);
+  }
   std::error_code failure;
   std::filesystem::remove_all(folder, failure);  // Of an earlier experiment: each run starts fresh.
   std::filesystem::create_directories(folder + "/data", failure);
@@ -164,7 +226,6 @@ Result<std::unique_ptr<Servers>> Servers::start(const std::string& program,
   if (!roles) {
     return roles.error();
   }
-  auto servers = std::make_unique<Servers>();
   for (const Role& role : *roles) {
     const Result<std::string> config = write_config(role.document, folder, role.name);
     if (!config) {
@@ -175,7 +236,9 @@ Result<std::unique_ptr<Servers>> Servers::start(const std::string& program,
       command.insert(command.end(), {"--name", role.name});
     }
     const std::string log = folder + "/" + (policy.hosts.empty() ? "log" : role.name) + ".txt";
-    auto process = ServerProcess::start(command, log, patience);
+    const auto environment =
+        cold ? std::optional(environment_of(folder + "/cache/" + role.name)) : std::nullopt;
+    auto process = ServerProcess::start(command, log, patience, environment);
     if (!process) {
       return process.error();
     }

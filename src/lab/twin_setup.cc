@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/agent.h"
 #include "agent/host_model.h"
+#include "agent/image_job.h"
 #include "host/opened_model.h"
 #include "host/setup.h"
 #include "manager/setup.h"
+#include "spec/pipe_stage.h"
 #include "store/image_layout.h"
+#include "store/read_order.h"
 
 namespace heddle::lab {
 
@@ -39,6 +44,17 @@ twin::TwinDevice twin_device(const agent::DeviceSetup& device,
           .map_page = measured.fit.map_page};
 }
 
+bool is_pipe(const agent::HostModel& model) {
+  return spec::stages_of(model.spec) > 1;
+}
+
+/// Of a stage, what its layers compute.
+twin::StepTimes step_of_stage(const agent::HostModel& stage, const Measured& measured) {
+  policy::ModelShape shape = shape_of(stage.spec);
+  shape.layers = spec::own_layers(stage.spec).size();
+  return step_times(measured.fit, shape);
+}
+
 /// Of a sharded model, what its rank 0 computes and exchanges.
 twin::StepTimes step_of(const std::vector<agent::HostModel>& ranks, const Measured& measured) {
   if (ranks.size() == 1) {
@@ -55,7 +71,45 @@ twin::StepTimes step_of(const std::vector<agent::HostModel>& ranks, const Measur
 /// Of a model's image, what comes before its head.
 std::uint64_t body_bytes(const agent::HostModel& model) {
   const store::ImageLayout layout = store::plan_image(model.spec, model.dtype);
-  return layout.stage_end.at(layout.stage_end.size() - 2);
+  const std::size_t ends = layout.stage_end.size();
+  return spec::leads(model.spec) && ends > 1 ? layout.stage_end[ends - 2] : layout.bytes;
+}
+
+/// As fetches bring files and know what is there.
+constexpr std::uint64_t kRecordBytes = std::uint64_t{64} << 10U;
+/// Of KV that goes to a whole model, in one piece, as engine::EngineOptions::gather_bytes has it.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 10U;
+
+/// What of its files the image is made of, in its order.
+Result<std::vector<twin::FileRecord>> records_of(const agent::HostModel& model) {
+  const auto opened = agent::open_image(agent::image_job(model.id, model, 0));
+  if (!opened) {
+    return opened.error();
+  }
+  const store::TensorSet& tensors = opened->checkpoint.tensors;
+  std::vector<twin::FileRecord> records;
+  std::set<std::uint64_t> known;
+  for (const store::FileBytes& part : store::read_order(tensors, opened->layout)) {
+    const std::uint64_t size = tensors.files()[part.file].bytes();
+    for (std::uint64_t at = part.begin / kRecordBytes * kRecordBytes; at < part.end;
+         at += kRecordBytes) {
+      const std::uint64_t number = (std::uint64_t{part.file} << 32U) + at / kRecordBytes;
+      if (known.insert(number).second) {
+        records.push_back({.number = number, .bytes = std::min(kRecordBytes, size - at)});
+      }
+    }
+  }
+  return records;
+}
+
+std::int64_t piece_tokens(const agent::HostModel& model, std::uint64_t page_bytes) {
+  double bytes = 0;  // Of a position.
+  for (const policy::KvGroup& group : model.footprint.kv) {
+    bytes += static_cast<double>(page_bytes) /
+             static_cast<double>(group.tokens_per_block * group.blocks_per_page);
+  }
+  return std::max<std::int64_t>(
+      static_cast<std::int64_t>(static_cast<double>(kPieceBytes) / std::max(bytes, 1.0)), 1);
 }
 
 /// A host, and its models as it finds them.
@@ -65,18 +119,30 @@ struct Opened {
   const config::Config& config;
   agent::AgentSetup agent{};
   std::vector<host::OpenedModel> models{};
+  host::HostFacts facts{};
 };
 
-Result<Opened> open(HostId id, const std::string& name, const config::Config& config) {
-  const std::int64_t batch_tokens = host::choose_batch_tokens(config);
+Result<Opened> open(HostId id, const std::string& name, const config::Config& config, bool cold) {
+  config::Config at_start = config;
+  if (cold) {
+    at_start.models.clear();  // No host knows what they are when it starts.
+  }
+  const std::int64_t batch_tokens = host::choose_batch_tokens(at_start);
   Result<agent::AgentSetup> agent = host::agent_setup(config, batch_tokens, id);
   if (!agent) {
     return agent.error();
   }
   Opened opened{.id = id, .name = name, .config = config, .agent = std::move(*agent)};
-  opened.models = host::open_models(
-      config, {.page_bytes = opened.agent.page_bytes, .max_batch_tokens = batch_tokens});
-  for (const host::OpenedModel& model : opened.models) {
+  const agent::HostGeometry geometry{.page_bytes = opened.agent.page_bytes,
+                                     .max_batch_tokens = batch_tokens};
+  opened.models = host::open_models(config, geometry);
+  opened.facts = host::host_facts(config, id);
+  opened.facts.name = name;
+  opened.facts.step_tokens = batch_tokens;
+  for (host::OpenedModel& model : opened.models) {
+    if (cold) {
+      host::take_for_fetched(model.config.path, id != HostId(0), config, geometry, model);
+    }
     if (model.config.engine) {
       return Error{
           .code = Code::kInvalidArgument,
@@ -89,10 +155,10 @@ Result<Opened> open(HostId id, const std::string& name, const config::Config& co
   return opened;
 }
 
-Result<std::vector<Opened>> open_all(const LabPolicy& policy) {
+Result<std::vector<Opened>> open_all(const LabPolicy& policy, bool cold) {
   std::vector<Opened> all;
   const auto add = [&](HostId id, const std::string& name, const config::Config& config) {
-    Result<Opened> opened = open(id, name, config);
+    Result<Opened> opened = open(id, name, config, cold);
     if (opened) {
       all.push_back(std::move(*opened));
     }
@@ -108,7 +174,9 @@ Result<std::vector<Opened>> open_all(const LabPolicy& policy) {
 /// Gives the models their ids, in the order of the file.
 void register_models(const std::vector<Opened>& hosts, manager::ModelRegistry& registry) {
   std::vector<manager::ConfiguredModel> models;
+  std::map<HostId, host::HostFacts> facts;
   for (const Opened& host : hosts) {
+    facts[host.id] = host.facts;
     const std::vector<host::Offer> offers = host::offers(host.config, host.id, host.models);
     for (std::size_t i = 0; i < offers.size(); ++i) {
       if (models.size() <= i) {
@@ -117,14 +185,14 @@ void register_models(const std::vector<Opened>& hosts, manager::ModelRegistry& r
       models[i].offers.emplace(host.id, offers[i]);
     }
   }
-  registry.assign(std::move(models));
+  registry.assign(std::move(models), facts);
 }
 
 /// As the manager knows them.
 std::vector<core::ManagerDevice> devices_of(const std::vector<Opened>& hosts) {
   std::vector<core::ManagerDevice> devices;
   for (const Opened& host : hosts) {
-    for (core::ManagerDevice device : host::host_facts(host.config, host.id).devices) {
+    for (core::ManagerDevice device : host.facts.devices) {
       device.name = host.name.empty() ? device.name : host.name + "/" + device.name;
       devices.push_back(std::move(device));
     }
@@ -132,32 +200,93 @@ std::vector<core::ManagerDevice> devices_of(const std::vector<Opened>& hosts) {
   return devices;
 }
 
-/// Adds the model with its shards, of which rank 0 tells what a step takes.
-void add_model(const manager::ConfiguredModel& model,
-               const std::vector<agent::HostModel>& ranks,
-               const Measured& measured,
-               twin::TwinSetup& setup) {
+/// Adds the model, or a part of it.
+Result<void> add_part(ModelId id,
+                      const manager::ConfiguredModel& whole,
+                      const agent::HostModel& part,
+                      std::uint64_t page_bytes,
+                      twin::TwinSetup& setup) {
+  twin::TwinModel& added =
+      setup.models.emplace_back(twin::TwinModel{.model = {.id = id,
+                                                          .image_bytes = part.image_bytes,
+                                                          .footprint = part.footprint,
+                                                          .gpu_footprint = part.gpu_footprint,
+                                                          .fetched = !part.source.empty()},
+                                                .layers = spec::own_layers(part.spec).size(),
+                                                .body_bytes = body_bytes(part)});
+  added.stage = {
+      .index = part.spec.stage.index, .stages = spec::stages_of(part.spec), .shares = part.shares};
+  if (!added.model.fetched) {
+    return {};
+  }
+  auto records = records_of(part);
+  if (!records) {
+    return records.error();
+  }
+  added.source = whole.id;
+  added.records = std::move(*records);
+  added.piece_tokens = piece_tokens(part, page_bytes);
+  return {};
+}
+
+/// Adds the model with its shards, of which rank 0 tells what a step takes, and with its stages,
+/// which each do.
+Result<void> add_model(const manager::ConfiguredModel& model,
+                       const host::OpenedModel& opened,
+                       const Measured& measured,
+                       std::uint64_t page_bytes,
+                       twin::TwinSetup& setup) {
+  const std::vector<agent::HostModel>& ranks = *opened.ranks;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const agent::HostModel& shard = ranks[rank];
-    setup.models.push_back({.model = {.id = rank == 0 ? model.id : model.shards[rank - 1],
-                                      .image_bytes = shard.image_bytes,
-                                      .footprint = shard.footprint,
-                                      .gpu_footprint = shard.gpu_footprint},
-                            .layers = shard.spec.layers,
-                            .body_bytes = body_bytes(shard)});
-    if (rank == 0) {
+    const ModelId id = rank == 0 ? model.id : model.shards[rank - 1];
+    if (const auto added = add_part(id, model, ranks[rank], page_bytes, setup); !added) {
+      return added;
+    }
+    if (is_pipe(ranks[rank])) {
+      setup.models.back().step = step_of_stage(ranks[rank], measured);
+    } else if (rank == 0) {
       setup.models.back().step = step_of(ranks, measured);
+    }
+    if (rank == 0) {
       setup.models.back().ttl = model.config.ttl;
     }
   }
+  for (std::size_t cut = 0; cut < model.cuts.size(); ++cut) {
+    for (std::size_t stage = 0; stage < model.cuts[cut].size(); ++stage) {
+      const agent::HostModel& part = opened.cuts.at(cut).at(stage);
+      const auto added = add_part(model.cuts[cut][stage], model, part, page_bytes, setup);
+      if (!added) {
+        return added;
+      }
+      setup.models.back().step = step_of_stage(part, measured);
+    }
+  }
+  return {};
+}
+
+/// Every host has what it needs in the same pages.
+Result<void> check_alike(const std::vector<Opened>& hosts, std::size_t model) {
+  const Opened& first = hosts.front();
+  const policy::Footprint& needs = first.models[model].ranks->front().footprint;
+  for (const Opened& host : hosts) {
+    if (host.models[model].ranks->front().footprint != needs) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = "the model " + first.models[model].config.id +
+                              " takes other memory on " + host.name + " than on " + first.name +
+                              ", which cannot be predicted: give both hosts the same page, and "
+                              "devices of the same memory"};
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
+Result<twin::TwinSetup> twin_setup(const LabFile& lab,
+                                   const LabPolicy& policy,
                                    const Constants& constants,
                                    manager::ModelRegistry& registry) {
-  const Result<std::vector<Opened>> hosts = open_all(policy);
+  const Result<std::vector<Opened>> hosts = open_all(policy, lab.cold);
   if (!hosts) {
     return hosts.error();
   }
@@ -165,32 +294,35 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
   twin::TwinSetup setup;
   const Opened& first = hosts->front();
   for (std::size_t i = 0; i < first.models.size(); ++i) {
-    const agent::HostModel& model = first.models[i].ranks->front();
-    for (const Opened& host : *hosts) {
-      if (host.models[i].ranks->front().footprint != model.footprint) {
-        return Error{.code = Code::kInvalidArgument,
-                     .message = "the model " + first.models[i].config.id +
-                                " takes other memory on " + host.name + " than on " + first.name +
-                                ", which cannot be predicted: give both hosts the same page, and "
-                                "devices of the same memory"};
-      }
+    Result<void> added = check_alike(*hosts, i);
+    if (added) {
+      added = add_model(registry.models()[i],
+                        first.models[i],
+                        constants.at(first.models[i].config.id),
+                        first.agent.page_bytes,
+                        setup);
     }
-    add_model(registry.models()[i],
-              *first.models[i].ranks,
-              constants.at(first.models[i].config.id),
-              setup);
+    if (!added) {
+      return added.error();
+    }
   }
   setup.hosts.clear();
   const Measured& measured = constants.at(registry.models()[0].config.id);
   for (const Opened& host : *hosts) {
     twin::HostSetup& added = setup.hosts.emplace_back();
     added.agent = agent::core_options(host.agent);
+    added.nic = lab.cold ? host.config.host.nic : 0;
     for (std::size_t i = 0; i < host.agent.devices.size(); ++i) {
       added.devices.push_back(twin_device(host.agent.devices[i], added.agent.devices[i], measured));
     }
   }
   setup.manager =
       manager::core_setup(policy.config, registry.models(), devices_of(*hosts), Duration{});
+  for (const Opened& host : *hosts) {
+    if (lab.cold) {
+      setup.manager.networks[host.id] = static_cast<std::int64_t>(host.config.host.nic);
+    }
+  }
   setup.preload = manager::to_preload(policy.config, registry.models());
   return setup;
 }

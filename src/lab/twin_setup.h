@@ -13,7 +13,8 @@ namespace heddle::lab {
 /// host 0. Reads the models' files. Errors as opening models and configuring devices;
 /// kInvalidArgument for what cannot be predicted: external engines, and hosts on which a model
 /// takes different memory.
-Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
+Result<twin::TwinSetup> twin_setup(const LabFile& lab,
+                                   const LabPolicy& policy,
                                    const Constants& constants,
                                    manager::ModelRegistry& registry);
 

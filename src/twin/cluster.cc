@@ -10,7 +10,10 @@
 namespace heddle::twin {
 
 Cluster::Cluster(const TwinSetup& setup, const FaultPlan& faults)
-    : setup_(setup), faults_(faults), plan_(faults) {
+    : setup_(setup),
+      faults_(faults),
+      plan_(faults),
+      pipes_(setup_.times, setup_.paths, agenda_, faults_) {
   configure(setup.manager, setup.models);
   for (std::size_t i = 1; i <= setup.hosts.size(); ++i) {
     add_host(HostId(i));
@@ -211,7 +214,13 @@ void Cluster::add_host(HostId id) {
                            .agenda = agenda_,
                            .faults = faults_,
                            .page_bytes = setup_.manager.devices.front().page_bytes,
-                           .checked = setup_.checked},
+                           .checked = setup_.checked,
+                           .pipes = pipes_,
+                           .find_peer =
+                               [this](HostId peer) {
+                                 HostNode* const at = host(peer);
+                                 return at == nullptr ? nullptr : &at->host().fetcher();
+                               }},
           setup_.times,
           [this](HostNode& node, core::AgentEvent event) {
             pending_.emplace_back(&node, std::move(event));
@@ -384,6 +393,7 @@ void Cluster::kill_host() {
   }
   const bool silent = faults_.below(2) == 0;
   old->die();
+  pipes_.fall(id, silent);
   for (const auto& each : leaders_) {
     path_of(*each, id).fall(Side::kCallee, silent);
   }
@@ -396,7 +406,12 @@ void Cluster::kill_host() {
 Path& Cluster::any_path() {
   const HostId host(1 + faults_.below(setup_.hosts.size()));
   const FrontId front(1 + faults_.below(setup_.gateways));
-  switch (faults_.below(3)) {
+  const bool pipes =
+      std::ranges::any_of(models_, [](const auto& entry) { return entry.second.stage.stages > 1; });
+  switch (faults_.below(pipes ? 5 : 3)) {
+    case 3:
+    case 4:
+      return pipes_.between(host, HostId(1 + faults_.below(setup_.hosts.size())));
     case 0:
       return path_of(*leaders_.back(), host);
     case 1:

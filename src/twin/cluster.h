@@ -17,6 +17,7 @@
 #include "twin/gateway_node.h"
 #include "twin/host_node.h"
 #include "twin/leader_node.h"
+#include "twin/pipes.h"
 #include "twin/setup.h"
 #include "twin/wire.h"
 
@@ -114,6 +115,7 @@ class Cluster final : public core::ServingStatus {
   std::map<std::pair<std::uint64_t, HostId>, Path> manager_hosts_{};      ///< By term.
   std::map<std::pair<std::uint64_t, FrontId>, Path> manager_gateways_{};  ///< Likewise.
   std::map<std::pair<FrontId, HostId>, Path> gateway_hosts_{};
+  Pipes pipes_;
   std::map<FrontId, std::unique_ptr<GatewayNode>> gateways_{};
   std::vector<std::unique_ptr<LeaderNode>> leaders_{};
   std::vector<std::pair<HostId, std::unique_ptr<HostNode>>> host_lives_{};

@@ -8,6 +8,7 @@
 #include "core/agent_core.h"
 #include "core/manager/events.h"
 #include "twin/contents.h"
+#include "twin/stage_messages.h"
 
 /// What managers, hosts and gateways of a cluster say to each other, as far as it decides anything:
 /// remote/messages.h has all of it.
@@ -57,6 +58,7 @@ using Message = std::variant<Greet,
                              core::Dispatch,
                              core::Hold,
                              core::FailRequest,
-                             core::AdminDone>;
+                             core::AdminDone,
+                             StageMessage>;
 
 }  // namespace heddle::twin

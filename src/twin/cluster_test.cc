@@ -22,11 +22,13 @@ struct HostRig {
   ClusterTimes times{};
   Agenda agenda{};
   Faults faults{FaultPlan{}};
+  Pipes pipes{times, paths, agenda, faults};
   Path path{times, agenda, faults};
   std::vector<std::pair<HostNode*, core::AgentEvent>> heard{};
   HostNode node{
       test::host_of_options(options, HostId(1)),
-      HostSurroundings{.models = models, .paths = paths, .agenda = agenda, .faults = faults},
+      HostSurroundings{
+          .models = models, .paths = paths, .agenda = agenda, .faults = faults, .pipes = pipes},
       times,
       [this](HostNode& to, core::AgentEvent event) { heard.emplace_back(&to, std::move(event)); }};
 

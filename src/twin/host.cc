@@ -24,7 +24,14 @@ Host::Host(const HostSetup& setup, const HostSurroundings& around, HostHandlers 
               around.agenda,
               around.faults,
               contents_ ? &*contents_ : nullptr,
-              [this](const core::AgentEvent& event) { heard(event); }) {}
+              [this](const core::AgentEvent& event) { heard(event); }),
+      fetcher_(setup.nic,
+               around.paths,
+               around.agenda,
+               around.faults,
+               contents_ ? &*contents_ : nullptr,
+               around.find_peer,
+               [this](const core::AgentEvent& event) { heard(event); }) {}
 
 void Host::heard(core::AgentEvent event) const {
   if (alive_) {
@@ -51,6 +58,7 @@ void Host::die() {
   alive_ = false;
   for (const auto& [device, worker] : std::exchange(workers_, {})) {
     worker->die();
+    around_.pipes.close(*worker);
   }
 }
 
@@ -85,6 +93,7 @@ void Host::perform(const core::SpawnWorker& command) {
                             .page_count = page_count(),
                             .agenda = around_.agenda,
                             .faults = around_.faults,
+                            .pipes = around_.pipes,
                             .contents = contents_ ? &*contents_ : nullptr};
   const auto worker = std::make_shared<Worker>(
       device_of(command.device),
@@ -116,6 +125,7 @@ void Host::kill(DeviceId device) {
   }
   const std::shared_ptr<Worker> worker = workers_.extract(found).mapped();
   worker->die();
+  around_.pipes.close(*worker);
   const Instant ended = std::max(around_.agenda.now(), ways_[device].from) +
                         around_.faults.some(around_.faults.late().exit);
   around_.agenda.at(ended, [this, worker] {
@@ -123,9 +133,43 @@ void Host::kill(DeviceId device) {
   });
 }
 
+void Host::perform(const core::ConnectGroup& command) {
+  const core::GroupMember& leader = command.members.front();
+  groups_.insert({leader.device, leader.epoch, leader.model});
+  if (around_.models.at(leader.model).stage.stages > 1) {
+    connect_pipe(command);
+  } else {
+    connect_ranks(command);
+  }
+}
+
+/// Each worker here is told which stage it is, before anything else is sent to it.
+void Host::connect_pipe(const core::ConnectGroup& command) {
+  Pipes::Part part{.on_news = [this](core::AgentEvent news) { heard(std::move(news)); }};
+  for (std::size_t stage = 0; stage < command.members.size(); ++stage) {
+    const core::GroupMember& member = command.members[stage];
+    const auto found = workers_.find(member.device);
+    if (found != workers_.end() && found->second->epoch() == member.epoch) {
+      part.workers[stage] = found->second;
+    }
+  }
+  const std::map<std::size_t, std::shared_ptr<Worker>> workers = part.workers;
+  const PipeNo pipe = around_.pipes.connect(id(), command, std::move(part));
+  for (const auto& [stage, worker] : workers) {
+    around_.agenda.at(arrival_at(worker->device()),
+                      [worker, pipe, stage, model = command.members[stage].model] {
+                        worker->join(pipe, model, stage);
+                      });
+  }
+}
+
+void Host::perform(const core::LeaveGroup& command) {
+  around_.pipes.leave(id(), command.group);
+}
+
 /// What the leader does is the group's, at the pace of the slowest. Every member has its shard, and
 /// nothing else; one that is not there was killed, which the agent has not heard yet.
-void Host::perform(const core::ConnectGroup& command) {
+void Host::connect_ranks(const core::ConnectGroup& command) {
   Duration step{};
   Duration token{};
   for (const core::GroupMember& member : command.members) {
@@ -138,7 +182,6 @@ void Host::perform(const core::ConnectGroup& command) {
                   worker->second->open_models() == std::vector<ModelId>{member.model}));
   }
   const core::GroupMember& leader = command.members.front();
-  groups_.insert({leader.device, leader.epoch, leader.model});
   if (const auto worker = workers_.find(leader.device); worker != workers_.end()) {
     worker->second->lead(leader.model, step, token);
   }
@@ -181,17 +224,23 @@ void Host::perform(const core::SendWorker& command) {
   send(command.device, command.epoch, command.message);
 }
 
+/// Of what is sent to the device's worker now.
+Instant Host::arrival_at(DeviceId device) {
+  Instant& last = ways_[device].to;
+  last = std::max(
+      last,
+      around_.agenda.now() + around_.paths.hop + around_.faults.some(around_.faults.late().hop));
+  return last;
+}
+
 void Host::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   const auto found = workers_.find(device);
   if (found == workers_.end() || found->second->epoch() != epoch) {
     return;
   }
-  Instant& last = ways_[device].to;
-  last = std::max(
-      last,
-      around_.agenda.now() + around_.paths.hop + around_.faults.some(around_.faults.late().hop));
-  around_.agenda.at(
-      last, [worker = found->second, message = std::move(message)] { worker->hear(message); });
+  around_.agenda.at(arrival_at(device), [worker = found->second, message = std::move(message)] {
+    worker->hear(message);
+  });
 }
 
 void Host::hear(const Worker& worker, const core::WorkerReport& report) {
@@ -212,7 +261,20 @@ void Host::hear(const Worker& worker, const core::WorkerReport& report) {
 // ---- The reader ----
 
 void Host::perform(const core::StartRead& command) {
-  reader_.start(command, around_.models.at(command.model).model.image_bytes);
+  const TwinModel& model = around_.models.at(command.model);
+  if (model.model.fetched) {
+    fetcher_.start(command, model);
+  } else {
+    reader_.start(command, model.model.image_bytes);
+  }
+}
+
+void Host::perform(const core::CancelRead& command) {
+  if (fetcher_.fetches(command.model)) {
+    fetcher_.cancel(command.model);
+  } else {
+    reader_.cancel(command.model);
+  }
 }
 
 }  // namespace heddle::twin

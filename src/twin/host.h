@@ -17,6 +17,8 @@
 #include "twin/contents.h"
 #include "twin/core_record.h"
 #include "twin/faults.h"
+#include "twin/fetcher.h"
+#include "twin/pipes.h"
 #include "twin/reader.h"
 #include "twin/setup.h"
 #include "twin/worker.h"
@@ -31,6 +33,8 @@ struct HostSurroundings {
   Faults& faults;
   std::uint64_t page_bytes = 0;
   bool checked = false;  ///< As TwinSetup has it.
+  Pipes& pipes;
+  Fetcher::FindPeer find_peer{};  ///< By which models come from other hosts' caches.
 };
 
 /// Who hears of a host.
@@ -59,6 +63,7 @@ class Host {
   void kill(DeviceId device);
   /// The machine dies: nothing of it does, hears or says anything more.
   void die();
+  [[nodiscard]] Fetcher& fetcher() { return fetcher_; }
 
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] const core::AgentCore& agent() const { return agent_; }
@@ -90,14 +95,17 @@ class Host {
   [[nodiscard]] std::uint64_t page_count() const;
   [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void heard(core::AgentEvent event) const;
+  [[nodiscard]] HostId id() const { return host_of(setup_.devices.front().device.id); }
+  [[nodiscard]] Instant arrival_at(DeviceId device);
+  void connect_pipe(const core::ConnectGroup& command);
+  void connect_ranks(const core::ConnectGroup& command);
   void hear(const Worker& worker, const core::WorkerReport& report);
 
   void perform(const core::SpawnWorker& command);
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
-  /// Groups of the twin are on one host.
-  void perform(const core::LeaveGroup& /*command*/) {}
+  void perform(const core::LeaveGroup& command);
   void perform(const core::ConnectGuests& command);
   // Devices here are parts of the host, whose memory is nobody's to share.
   void perform(const core::ShareMemory& /*command*/) { HEDDLE_CHECK(false); }
@@ -105,7 +113,7 @@ class Host {
   void perform(const core::LeaseGuests& /*command*/) {}  // Blocks elsewhere are nobody's here.
   void perform(const core::DisconnectGuests& command);
   void perform(const core::StartRead& command);
-  void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
+  void perform(const core::CancelRead& command);
   void perform(const core::TellManager& command);
   // There are no engines here that anybody could lend pages to.
   void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
@@ -121,6 +129,7 @@ class Host {
   core::HostMemory memory_{};
   core::AgentCore agent_;
   Reader reader_;
+  Fetcher fetcher_;
   std::vector<std::shared_ptr<Worker>> lives_{};
   std::map<DeviceId, std::shared_ptr<Worker>> workers_{};  ///< Those that run.
   std::map<DeviceId, Ways> ways_{};

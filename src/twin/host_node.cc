@@ -95,7 +95,11 @@ void HostNode::hear_manager(LinkNo link, const Message& message) {
   } else if (const auto* tell = std::get_if<core::TellWorker>(&message)) {
     host_.send(tell->device, tell->epoch, tell->message);
   } else {
-    heard(std::get<core::AgentEvent>(message));
+    core::AgentEvent event = std::get<core::AgentEvent>(message);
+    if (auto* form = std::get_if<core::FormGroup>(&event)) {
+      form->group.term = term_;
+    }
+    heard(std::move(event));
   }
 }
 

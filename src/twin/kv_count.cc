@@ -311,6 +311,14 @@ std::int64_t KvCount::away(ModelId id, core::SequenceId sequence) const {
   return away;
 }
 
+std::vector<core::SequenceId> KvCount::sequences(ModelId id) const {
+  std::vector<core::SequenceId> all;
+  for (const auto& [sequence, blocks] : models_.at(id).sequences) {
+    all.push_back(sequence);
+  }
+  return all;
+}
+
 void KvCount::trim(std::int64_t keep) {
   while (cached_.count() > keep && cached_.drop_oldest(ledger::DropReason::kBound)) {
   }

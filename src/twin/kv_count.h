@@ -72,6 +72,8 @@ class KvCount {
   /// All of it comes back, if there is room; how many are away then.
   std::int64_t move_home(ModelId model, core::SequenceId sequence, const PrefixMarks& marks);
 
+  /// Those that have blocks.
+  [[nodiscard]] std::vector<core::SequenceId> sequences(ModelId model) const;
   /// How many of its first tokens are away.
   [[nodiscard]] std::int64_t away(ModelId model, core::SequenceId sequence) const;
 

@@ -170,11 +170,25 @@ core::Configure LeaderNode::configured() const {
       return !hosts_.at(host_of(entry.first)).offers.contains(model.id);
     };
     std::erase_if(model.footprints, away);
+    std::erase_if(model.fetched, [&](const auto& entry) {
+      return !hosts_.at(entry.first).offers.contains(model.id);
+    });
     std::erase_if(model.groups, away);
   }
   std::erase_if(all.models,
                 [](const core::ManagerModel& model) { return model.footprints.empty(); });
   return all;
+}
+
+/// All hosts of its members form it.
+void LeaderNode::perform(const core::FormGroup& command) {
+  std::set<HostId> hosts;
+  for (const core::GroupMember& member : command.members) {
+    hosts.insert(host_of(member.device));
+  }
+  for (const HostId host : hosts) {
+    tell_host(host, core::AgentEvent(command));
+  }
 }
 
 // ---- Gateways ----
@@ -273,7 +287,7 @@ void LeaderNode::tell_served() {
   }
   Served served;
   for (const core::ManagerModel& model : configured().models) {
-    if (!model.part_of) {
+    if (!model.part_of && !model.cut_of) {
       served.tokens_max[model.id] = core_.tokens_max(model.id);
     }
   }

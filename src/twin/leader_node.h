@@ -123,7 +123,7 @@ class LeaderNode {
   }
   void perform(const core::LoadOn& command) { order(command.device, command); }
   void perform(const core::EvictFrom& command) { order(command.device, command); }
-  void perform(const core::FormGroup& command) { order(command.members.front().device, command); }
+  void perform(const core::FormGroup& command);
   void perform(const core::Weave& command) { order(command.host, command); }
   void perform(const core::Unweave& command) { order(command.host, command); }
   void perform(const core::TellWorker& command) { tell_host(host_of(command.device), command); }

@@ -37,12 +37,40 @@ struct TwinDevice {
   Duration step_overhead = std::chrono::microseconds(200);
 };
 
+/// Where in a pipeline a model is that is a stage of one.
+struct TwinStage {
+  std::int64_t index = 0;
+  std::int64_t stages = 1;  ///< 1: it is none.
+  bool shares = false;      ///< Other models may run on its device.
+};
+
+/// Bytes of a model's files that come together, if they come over a network.
+struct FileRecord {
+  std::uint64_t number = 0;  ///< In all files of the model.
+  std::uint64_t bytes = 0;
+};
+
 struct TwinModel {
   core::AgentModel model{};
   std::int64_t layers = 1;
   std::uint64_t body_bytes = 0;  ///< Of the image, all before the head: for steps without a token.
   StepTimes step{};
   Duration ttl{};  ///< Given up after being idle for so long; 0: never.
+  TwinStage stage{};
+  /// Of one that is fetched: the model whose files it is made of, and what it is made of, in the
+  /// order of the image. Never empty then.
+  ModelId source{};
+  std::vector<FileRecord> records{};
+  std::int64_t piece_tokens = 64;  ///< Of KV that goes from its stages to it, in one piece.
+};
+
+/// How fetches share a host's link; as agent::FetchLink has it.
+struct FetchTimes {
+  Duration begin = std::chrono::milliseconds(3);     ///< Until it asks for its first bytes.
+  Duration credit = std::chrono::milliseconds(250);  ///< What nobody took is made up for.
+  Duration ahead = std::chrono::milliseconds(2);     ///< Bytes pass before they are paid for.
+  Duration patience = std::chrono::seconds(2);       ///< Whoever has waited so long goes next.
+  Duration look = std::chrono::milliseconds(100);    ///< Whether one may ask for more.
 };
 
 /// What the ways between the parts take.
@@ -54,12 +82,14 @@ struct Paths {
   double read = 1.5e9;                               ///< Files to the host's memory [bytes/s].
   /// A file is read in parts of this size, after each of which the reader tells how far it is.
   std::uint64_t read_part = std::uint64_t{4} << 20U;
+  FetchTimes fetch{};
 };
 
 /// A host, as its agent has it.
 struct HostSetup {
   core::AgentOptions agent{};  ///< In a cluster, of every life, but for its incarnation.
   std::vector<TwinDevice> devices{};
+  std::uint64_t nic = 0;  ///< What it fetches at, at most [bytes/s]; 0: no limit.
 };
 
 /// How long the parts of a cluster bear with each other; as node and remote have it.
@@ -68,6 +98,7 @@ struct ClusterTimes {
   /// Whoever hears nothing for so long ends the link.
   Duration silence = std::chrono::milliseconds(1250);
   Duration again = std::chrono::milliseconds(100);  ///< Between tries to link, at most.
+  Duration patience = std::chrono::seconds(5);      ///< Until the hosts of a pipeline have linked.
   /// Of a new manager and after a host has come: how long nothing is decided at most.
   Duration settling = std::chrono::milliseconds(500);
   /// The same before any host has told a new manager of itself.

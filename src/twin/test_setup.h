@@ -26,7 +26,7 @@ inline core::AgentOptions agent_options(const WorldOptions& options, HostId host
 }
 
 inline HostSetup host_of_options(const WorldOptions& options, HostId host) {
-  HostSetup setup{.agent = agent_options(options, host)};
+  HostSetup setup{.agent = agent_options(options, host), .nic = kNetworkRate};
   for (const core::AgentDevice& device : setup.agent.devices) {
     setup.devices.push_back(
         {.device = device,
@@ -53,6 +53,7 @@ inline TwinSetup setup_of(const WorldOptions& options, const DrawnModels& models
                   .times = {.hop = 20us,
                             .silence = 12'500us,
                             .again = 1ms,
+                            .patience = 50ms,
                             .settling = 5ms,
                             .first_host = 50ms,
                             .grace = 20ms,
@@ -64,7 +65,12 @@ inline TwinSetup setup_of(const WorldOptions& options, const DrawnModels& models
                             .answer = {},
                             .start = 1ms,
                             .read = kPageBytes / 100e-6,
-                            .read_part = kPageBytes},
+                            .read_part = kPageBytes,
+                            .fetch = {.begin = 30us,
+                                      .credit = 2500us,
+                                      .ahead = 20us,
+                                      .patience = 20ms,
+                                      .look = 1ms}},
                   .checked = true};
   for (const HostId host : options.host_ids()) {
     setup.hosts.push_back(host_of_options(options, host));

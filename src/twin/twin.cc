@@ -12,6 +12,7 @@ namespace heddle::twin {
 Twin::Twin(const TwinSetup& setup, const FaultPlan& faults)
     : setup_(setup),
       faults_(faults),
+      pipes_(setup_.times, setup_.paths, agenda_, faults_),
       gateway_(agenda_, FrontId(), [this](const core::ManagerEvent& event) { tell(event); }),
       host_(setup.hosts.front(), around(), handlers()) {
   HEDDLE_CHECK(setup.hosts.size() == 1);
@@ -33,7 +34,8 @@ HostSurroundings Twin::around() {
           .agenda = agenda_,
           .faults = faults_,
           .page_bytes = setup_.checked ? setup_.manager.devices.front().page_bytes : 0,
-          .checked = setup_.checked};
+          .checked = setup_.checked,
+          .pipes = pipes_};
 }
 
 HostHandlers Twin::handlers() {

@@ -126,6 +126,7 @@ class Twin final : public core::ServingStatus {
   std::set<ModelId> sharded_{};
   Agenda agenda_{};
   Faults faults_;
+  Pipes pipes_;
   core::ManagerCore manager_{};
   core::Configure configured_{};  ///< As a new manager is told.
   bool managed_ = true;           ///< There is a manager.

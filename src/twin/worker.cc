@@ -72,38 +72,57 @@ void Worker::hear(const core::WorkerMessage& message) {
   if (evict != nullptr && evict->mode == core::EvictMode::kNow && models_.contains(evict->model)) {
     models_.at(evict->model).abandoned = true;
   }
-  queue(message);
+  queue(core::WorkerEvent(message));
   check_waiting_step();
 }
 
-void Worker::queue(const core::WorkerEvent& event) {
-  inbox_.push_back({.event = event, .at = around_.agenda.now()});
+void Worker::queue(Input input) {
+  const bool news = interrupts(input);
+  inbox_.push_back({.input = std::move(input), .at = around_.agenda.now()});
+  if (news) {
+    step_->gives_up = true;
+    check_waiting_step();
+  }
   work();
+}
+
+void Worker::take(const Input& input) {
+  if (const auto* event = std::get_if<core::WorkerEvent>(&input)) {
+    tell(*event);
+  } else if (const auto* join = std::get_if<JoinPipe>(&input)) {
+    take_in(*join);
+  } else if (const auto* said = std::get_if<FromStage>(&input)) {
+    take_in(*said);
+  } else {
+    take_in(std::get<PipeGone>(input));
+  }
 }
 
 void Worker::lead(ModelId model, Duration pace_step, Duration pace_token) {
   Model& leading = models_.at(model);
+  leading.in_lockstep = true;
   leading.pace_step = pace_step;
   leading.pace_token = pace_token;
 }
 
 /// A step begins only when nothing is left to hear.
 void Worker::work() {
-  while (!step_) {
+  while (!step_ && !runs_stage_) {
     const bool idle = inbox_.empty();
     if (idle && idle_said_) {
       return;
     }
-    core::WorkerEvent event = core::EngineIdle{};
+    Input input = core::WorkerEvent(core::EngineIdle{});
     if (!idle) {
-      event = std::move(inbox_.front().event);
-      if (auto* message = std::get_if<core::WorkerMessage>(&event)) {
+      input = std::move(inbox_.front().input);
+      auto* event = std::get_if<core::WorkerEvent>(&input);
+      if (auto* message = event ? std::get_if<core::WorkerMessage>(event) : nullptr) {
         core::grow_older(*message, around_.agenda.now() - inbox_.front().at);
       }
       inbox_.pop_front();
     }
     idle_said_ = idle;
-    tell(event);
+    take(input);
   }
 }
 
@@ -202,11 +221,11 @@ void Worker::perform(const core::OpenModel& command) {
 void Worker::opened(ModelId id, bool fails) {
   const auto found = models_.find(id);
   if (fails) {
-    queue(core::OpenFailed{.model = id,
-                           .error = {.code = Code::kUnavailable, .message = "the mapper says no"}});
+    queue(core::WorkerEvent(core::OpenFailed{
+        .model = id, .error = {.code = Code::kUnavailable, .message = "the mapper says no"}}));
   } else if (found != models_.end() && !found->second.closing) {
     found->second.opened = true;
-    queue(core::ModelOpened{.model = id});
+    queue(core::WorkerEvent(core::ModelOpened{.model = id}));
   }
 }
 
@@ -220,7 +239,7 @@ void Worker::copied(ModelId id, std::uint64_t bytes) {
   }
   model.copied = bytes;
   model.ready = std::max(model.ready, bytes);
-  queue(core::CopyProgress{.model = id, .bytes = bytes});
+  queue(core::WorkerEvent(core::CopyProgress{.model = id, .bytes = bytes}));
   check_waiting_step();
 }
 
@@ -230,9 +249,17 @@ void Worker::perform(const core::CloseModel& command) {
   model.closing = true;
   model.to_pool = command.image == core::ImagePages::kToPool;
   link_.stop(command.model);
+  if (reserve_ && reserve_->model == command.model) {
+    give_back_reserve();
+  }
+  if (piped_ && piped_->model == command.model) {
+    around_.pipes.leave(piped_->pipe, *this);
+    piped_.reset();
+  }
   kv_.drop_model(command.model);
-  map_later(model.window.size(),
-            [this, id = command.model] { queue(core::ModelClosed{.model = id}); });
+  map_later(model.window.size(), [this, id = command.model] {
+    queue(core::WorkerEvent(core::ModelClosed{.model = id}));
+  });
 }
 
 void Worker::close(ModelId id) {
@@ -268,10 +295,14 @@ void Worker::perform(const core::AddSequence& command) {
               .choice = command.params.choice,
               .known = std::ssize(command.tokens),
               .generated = std::ssize(command.tokens) - command.prompt_tokens,
-              .most = command.params.max_tokens};
+              .most = command.params.max_tokens,
+              .life = ++lives_};
   HEDDLE_CHECK(sequence.generated < sequence.most);
-  if (around_.contents != nullptr) {
-    sequence.marks = PrefixMarks(command.model, command.cache_salt, command.tokens);
+  const TwinModel& known = around_.models.at(command.model);
+  const bool moves = known.source != ModelId{};
+  if (around_.contents != nullptr || moves) {
+    sequence.marks =
+        PrefixMarks(moves ? known.source : command.model, command.cache_salt, command.tokens);
   }
   if (!command.params.grammar.constrains()) {
     return;
@@ -284,7 +315,7 @@ void Worker::perform(const core::AddSequence& command) {
   sequence.compiling = true;
   at(around_.agenda.now() + compiles, [this, id = command.sequence] {
     if (has(id)) {
-      queue(core::SequenceReady{.sequence = id});
+      queue(core::WorkerEvent(core::SequenceReady{.sequence = id}));
     }
   });
 }
@@ -319,6 +350,7 @@ void Worker::perform(const core::TrimCached& command) {
 void Worker::perform(const core::PreemptSequence& command) {
   Sequence& sequence = sequences_.at(command.sequence);
   sequence.computed = 0;
+  forget_in_pipe(command.sequence, sequence);
   kv_.remove(sequence.model, command.sequence);
   idle_said_ = false;
 }
@@ -354,200 +386,13 @@ void Worker::perform(const core::MoveHome& command) {
 
 void Worker::perform(const core::RemoveSequence& command) {
   const auto found = sequences_.find(command.sequence);
+  forget_in_pipe(command.sequence, found->second);
   kv_.remove(found->second.model, command.sequence);
   sequences_.erase(found);
 }
 
 void Worker::perform(const core::Report& command) {
   on_report_(*this, command.report);
-}
-
-// ---- Steps ----
-
-/// Whether it ends in a token: all that is known of the sequence is computed then.
-bool Worker::samples(const policy::StepSlice& slice) const {
-  const Sequence& sequence = sequences_.at(slice.sequence);
-  return sequence.computed + slice.tokens == sequence.known;
-}
-
-/// The head is read only for tokens.
-std::uint64_t Worker::bytes_used(const policy::ModelBatch& batch) const {
-  const bool head = std::any_of(batch.slices.begin(),
-                                batch.slices.end(),
-                                [this](const policy::StepSlice& slice) { return samples(slice); });
-  return head ? models_.at(batch.model).open.image_bytes
-              : around_.models.at(batch.model).body_bytes;
-}
-
-bool Worker::has_weights(const policy::ModelBatch& batch) const {
-  return models_.at(batch.model).ready >= bytes_used(batch);
-}
-
-/// What the engine computes, were all weights there.
-Duration Worker::compute_time(const policy::StepPlan& plan) const {
-  double seconds = 0;
-  for (const policy::ModelBatch& batch : plan.batches) {
-    const StepTimes& times = around_.models.at(batch.model).step;
-    seconds += times.fixed;
-    for (const policy::StepSlice& slice : batch.slices) {
-      const Sequence& sequence = sequences_.at(slice.sequence);
-      const auto tokens = static_cast<double>(slice.tokens);
-      const auto past = static_cast<double>(sequence.computed);
-      seconds += tokens * times.token;
-      seconds += samples(slice) ? times.row : 0;
-      seconds += slice.tokens == 1 ? past * times.context
-                                   : (tokens * past + tokens * tokens / 2) * times.pair;
-    }
-  }
-  return from_seconds(seconds);
-}
-
-Duration Worker::paced_time(const policy::StepPlan& plan) {
-  Duration paced = device_.pace_step;
-  for (const policy::ModelBatch& batch : plan.batches) {
-    paced = std::max(paced, models_.at(batch.model).pace_step);
-  }
-  for (const policy::ModelBatch& batch : plan.batches) {
-    const Duration token = std::max(device_.pace_token, models_.at(batch.model).pace_token);
-    for (const policy::StepSlice& slice : batch.slices) {
-      paced += token * slice.tokens;
-    }
-  }
-  return paced + context_time(plan);
-}
-
-/// For attention: at home and where guests are it goes on at once, and the longer time counts. The
-/// host's own step takes longer by its part.
-Duration Worker::context_time(const policy::StepPlan& plan) {
-  Duration home{};
-  Duration longest{};
-  for (const policy::ModelBatch& batch : plan.batches) {
-    std::int64_t guests = 0;
-    for (const policy::StepSlice& slice : batch.slices) {
-      const std::int64_t away = kv_.away(batch.model, slice.sequence);
-      const std::int64_t past = sequences_.at(slice.sequence).computed;
-      home += device_.pace_context * (past - away + slice.tokens);
-      guests += away;
-    }
-    const auto host = guest_hosts_.find(batch.model);
-    const std::shared_ptr<Worker> other =
-        host == guest_hosts_.end() ? nullptr : host->second.lock();
-    if (guests > 0 && other != nullptr && other->alive()) {
-      const Duration there = other->device_.pace_context * guests;
-      other->serve_guests(there);
-      longest = std::max(longest, there);
-    } else {
-      home += device_.pace_context * guests;
-    }
-  }
-  if (longest > Duration{} && !policy::reads_prompts(plan) && device_.pace_context > Duration{}) {
-    step_->guests = {.home = home,
-                     .positions = home / device_.pace_context,
-                     .waited = std::max(longest - home, Duration{})};
-  }
-  return std::max(home, longest);
-}
-
-void Worker::perform(const core::RunStep& command) {
-  HEDDLE_CHECK(!step_ && !command.plan.batches.empty());
-  Step& step = step_.emplace(
-      Step{.plan = command.plan,
-           .began = around_.agenda.now(),
-           .compute = compute_time(command.plan) + around_.faults.some(around_.faults.late().step),
-           .waits = true});
-  for (const policy::ModelBatch& batch : command.plan.batches) {
-    for (const policy::StepSlice& slice : batch.slices) {
-      const Sequence& sequence = sequences_.at(slice.sequence);
-      if (!kv_.grow(batch.model, slice.sequence, sequence.computed + slice.tokens)) {
-        step.starved.insert(slice.sequence);
-      }
-    }
-  }
-  static_cast<void>(kv_.changed());  // StepDone will tell.
-  check_waiting_step();
-}
-
-/// A step goes on layer by layer as the weights come; once the last have come, the last layer is
-/// left to do.
-void Worker::check_waiting_step() {
-  if (!step_ || !step_->waits) {
-    return;
-  }
-  std::int64_t layers = 1;
-  for (const policy::ModelBatch& batch : step_->plan.batches) {
-    const Model& model = models_.at(batch.model);
-    HEDDLE_CHECK(model.opened && !model.closing);
-    if (!model.abandoned && !has_weights(batch)) {
-      return;
-    }
-    layers = std::max(layers, around_.models.at(batch.model).layers);
-  }
-  step_->waits = false;
-  const Instant computed =
-      std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
-  const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
-  step_->hosted_before = step_->guest_time = guest_time_;
-  at(ends + device_.step_overhead, [this] { end_step_or_go_on(); });
-}
-
-/// What the device did for guests meanwhile comes on top, where it is paced.
-void Worker::end_step_or_go_on() {
-  const Duration more = guest_time_ - std::exchange(step_->guest_time, guest_time_);
-  if (more == Duration{}) {
-    end_step();
-  } else {
-    at(around_.agenda.now() + more, [this] { end_step_or_go_on(); });
-  }
-}
-
-void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
-  Sequence& sequence = sequences_.at(slice.sequence);
-  sequence.computed += slice.tokens;
-  HEDDLE_CHECK(sequence.computed <= sequence.known && !sequence.compiling);
-  kv_.compute(sequence.model, slice.sequence, sequence.computed, sequence.marks);
-  core::SliceDone result{.sequence = slice.sequence, .computed = sequence.computed};
-  if (sequence.computed == sequence.known) {
-    result.position = sequence.generated;
-    result.token = right_token(sequence.prompt, sequence.choice, sequence.generated);
-    if (!sequence.marks.empty()) {
-      sequence.marks.append(*result.token);
-    }
-    ++sequence.known;
-    ++sequence.generated;
-    if (sequence.generated == sequence.most) {
-      result.finish = spec::FinishReason::kLength;
-    }
-  }
-  done.slices.push_back(result);
-}
-
-void Worker::end_step() {
-  ++steps_;
-  const Step step = *std::exchange(step_, std::nullopt);
-  core::StepDone done{.took = around_.agenda.now() - step.began,
-                      .guests = step.guests,
-                      .hosting = step.guest_time - step.hosted_before};
-  for (const policy::ModelBatch& batch : step.plan.batches) {
-    const bool ready = has_weights(batch);
-    if (ready && around_.contents != nullptr) {
-      around_.contents->use_image(batch.model, models_.at(batch.model).window, bytes_used(batch));
-    }
-    for (const policy::StepSlice& slice : batch.slices) {
-      if (step.starved.contains(slice.sequence)) {
-        done.starved.push_back(slice.sequence);
-      } else if (!ready) {
-        kv_.shrink(batch.model, slice.sequence);
-        done.unready.push_back(slice.sequence);
-      } else {
-        run_slice(slice, done);
-      }
-    }
-  }
-  static_cast<void>(kv_.changed());  // This tells.
-  done.counted = kv_.counted();
-  tell(done);
-  idle_said_ = false;
-  work();
 }
 
 }  // namespace heddle::twin

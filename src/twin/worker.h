@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <variant>
 #include <vector>
 
 #include "core/worker_core.h"
@@ -16,8 +18,10 @@
 #include "twin/faults.h"
 #include "twin/kv_count.h"
 #include "twin/link.h"
+#include "twin/pipes.h"
 #include "twin/prefix_marks.h"
 #include "twin/setup.h"
+#include "twin/stage_messages.h"
 
 namespace heddle::twin {
 
@@ -27,6 +31,7 @@ struct Surroundings {
   std::uint64_t page_count = 0;  ///< Numbers of pages are below this.
   Agenda& agenda;
   Faults& faults;
+  Pipes& pipes;
   Contents* contents = nullptr;  ///< Null: nobody checks what pages hold.
 };
 
@@ -52,6 +57,13 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// the others of the group do meanwhile takes no longer.
   void lead(ModelId model, Duration pace_step, Duration pace_token);
 
+  /// Its open model is a stage of a pipeline from now on; stage 0 leads.
+  void join(PipeNo pipe, ModelId model, std::size_t stage);
+  /// From the stage before.
+  void hear_stage(PipeNo pipe, const StageMessage& message);
+  /// A neighbour in the pipeline has gone.
+  void lose_pipe(PipeNo pipe);
+
   /// From now on this device runs attention over the model's guests; null: none does.
   void meet(ModelId model, const std::shared_ptr<Worker>& host) { guest_hosts_[model] = host; }
   /// It runs attention over another's guests for so long, beside its own step.
@@ -73,8 +85,21 @@ class Worker : public std::enable_shared_from_this<Worker> {
   [[nodiscard]] std::int64_t prefix_tokens() const { return prefix_tokens_; }
 
  private:
+  struct JoinPipe {
+    PipeNo pipe{};
+    ModelId model{};
+    std::size_t stage = 0;
+  };
+  struct FromStage {
+    PipeNo pipe{};
+    StageMessage message{};
+  };
+  struct PipeGone {
+    PipeNo pipe{};
+  };
+  using Input = std::variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone>;
   struct Heard {
-    core::WorkerEvent event{};
+    Input input{};
     Instant at{};
   };
   using SequenceId = core::SequenceId;
@@ -88,7 +113,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     bool closing = false;
     bool to_pool = false;
     bool abandoned = false;
-    Duration pace_step{};  ///< Of the slowest device of its group, if it leads one.
+    bool in_lockstep = false;  ///< It leads ranks, which run the same steps.
+    Duration pace_step{};      ///< Of the slowest device of its group, if it leads one.
     Duration pace_token{};
   };
   struct Sequence {
@@ -100,7 +126,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
     std::int64_t generated = 0;
     std::int64_t most = 0;   ///< To generate.
     bool compiling = false;  ///< Its grammar is.
-    PrefixMarks marks{};     ///< Where contents are checked.
+    PrefixMarks marks{};     ///< Where contents are checked, or prefixes found.
+    std::uint64_t life = 0;  ///< Another one when it begins anew.
+    bool followed = false;   ///< Stages behind have something of it.
+    bool in_pipe = false;    ///< A slice of it is away.
   };
   struct Step {
     policy::StepPlan plan{};
@@ -108,12 +137,71 @@ class Worker : public std::enable_shared_from_this<Worker> {
     Instant began{};
     Duration compute{};
     bool waits = false;        ///< For weights.
+    bool gives_up = false;     ///< That, as there is something else to do.
     Duration hosted_before{};  ///< guest_time_ as it began.
     Duration guest_time{};     ///< And up to which it was made longer.
     core::GuestTimes guests{};
   };
+
+  /// Of a leader: a batch that is away.
+  struct Away {
+    std::vector<StageSlice> slices{};
+  };
+  /// Of a leader: KV of a sequence, on its way to the whole model.
+  struct Gathered {
+    ModelId into{};
+    std::int64_t asked = 0;
+    std::int64_t there = 0;
+    bool failed = false;
+    PrefixMarks marks{};
+    std::deque<StagePiece> pieces{};
+  };
+  /// Its place in a pipeline, and what an engine has of it (engine/pipe.h).
+  struct Piped {
+    PipeNo pipe{};
+    ModelId model{};
+    std::size_t stage = 0;
+    std::uint64_t batches = 0;
+    std::map<std::uint64_t, Away> away{};
+    std::vector<SequenceId> dropped{};
+    std::map<std::int64_t, core::PipeShare> followers{};
+    std::map<SequenceId, std::int64_t> followed{};  ///< Of a follower: tokens computed.
+  };
+  /// The pages that a follower has apart for its pipeline.
+  struct Reserve {
+    Reserve(ModelId of,
+            std::int64_t count,
+            std::uint64_t page_count,
+            std::span<const PageId> free,
+            bool keep_prefixes)
+        : model(of), pages(count), kv(page_count, free, keep_prefixes) {}
+    ModelId model;
+    std::int64_t pages;
+    KvCount kv;
+  };
+
   void tell(const core::WorkerEvent& event);
-  void queue(const core::WorkerEvent& event);
+  void queue(Input input);
+  void take(const Input& input);
+  void hear_of_pipe(PipeNo pipe, Input input);
+  void take_in(const JoinPipe& join);
+  void take_in(const PipeGone& gone);
+  void take_in(const FromStage& said);
+  void hear(const StageShare& share);
+  void hear(const StageBatch& batch);
+  void hear(const StagePiece& piece);
+  void run_stage(StageBatch batch);
+  [[nodiscard]] bool follow(const StageSlice& slice);
+  void drop_followed(SequenceId id);
+  void finish(const StageBatch& batch);
+  void forget_in_pipe(SequenceId id, Sequence& sequence);
+  [[nodiscard]] bool leads(ModelId model) const {
+    return piped_ && piped_->stage == 0 && piped_->model == model;
+  }
+  void add_slice(const policy::StepSlice& slice, StageBatch& batch, core::StepDone& done);
+  void send_batch(StageBatch batch);
+  void give_back_reserve();
+  void tell_gathered(SequenceId id);
   void work();
   void close(ModelId id);
   void at(Instant when, std::function<void()> what);
@@ -137,9 +225,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::ReturnGuestPages& command);
   void perform(const core::MoveOut& command);
   void perform(const core::MoveHome& command);
-  void perform(const core::ReservePipe& /*command*/) {}  // No model here is a stage.
-  void perform(const core::GatherKv& /*command*/) {}
-  void perform(const core::EndGather& /*command*/) {}
+  void perform(const core::ReservePipe& command);
+  void perform(const core::GatherKv& command);
+  void perform(const core::EndGather& command);
   void perform(const core::FetchKv& command);
   void perform(const core::EndFetch& /*command*/) {}
   void perform(const core::RemoveSequence& command);
@@ -150,10 +238,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void map_later(std::size_t pages, std::function<void()> what);
   void opened(ModelId model, bool fails);
   void copied(ModelId model, std::uint64_t bytes);
+  [[nodiscard]] bool interrupts(const Input& input) const;
   void check_waiting_step();
   void end_step_or_go_on();
   void end_step();
-  void run_slice(const policy::StepSlice& slice, core::StepDone& done);
+  [[nodiscard]] core::SliceDone run_slice(SequenceId id, std::int64_t tokens);
   [[nodiscard]] Duration compute_time(const policy::StepPlan& plan) const;
   [[nodiscard]] bool samples(const policy::StepSlice& slice) const;
   /// Of its image, what a step of this batch reads.
@@ -178,6 +267,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::optional<Step> step_{};                ///< That runs.
   std::map<ModelId, std::weak_ptr<Worker>> guest_hosts_{};
   Duration guest_time_{};  ///< For guests of others, so far.
+  std::optional<Piped> piped_{};
+  std::set<PipeNo> told_of_{};                    ///< That it is, or was, to join.
+  std::map<PipeNo, std::vector<Input>> early_{};  ///< Of pipelines that it is about to join.
+  std::unique_ptr<Reserve> reserve_{};
+  bool runs_stage_ = false;  ///< It computes a batch of a leader elsewhere.
+  std::map<SequenceId, Gathered> gathers_{};
+  std::uint64_t pieces_asked_ = 0;
+  std::uint64_t lives_ = 0;  ///< Of sequences.
   bool idle_said_ = true;
   Instant mapper_free_{};
   std::uint64_t steps_ = 0;

@@ -15,6 +15,9 @@ constexpr std::uint64_t kPage = 1000;
 struct Rig {
   Agenda agenda{};
   Faults faults{FaultPlan{}};
+  ClusterTimes times{};
+  Paths paths{};
+  Pipes pipes{times, paths, agenda, faults};
   TwinDevice device;
   std::map<ModelId, TwinModel> models{
       {kModel,
@@ -46,7 +49,11 @@ struct Rig {
         device,
         WorkerEpoch(1),
         pages,
-        Surroundings{.models = models, .page_count = 200, .agenda = agenda, .faults = faults},
+        Surroundings{.models = models,
+                     .page_count = 200,
+                     .agenda = agenda,
+                     .faults = faults,
+                     .pipes = pipes},
         [this](const Worker& /*from*/, const core::WorkerReport& report) {
           if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
             for (const core::TokenEvent& token : produced->tokens) {

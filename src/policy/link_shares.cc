@@ -1,12 +1,12 @@
-#include "agent/link_shares.h"
+#include "policy/link_shares.h"
 
 #include <tuple>
 #include <vector>
 
-namespace heddle::agent {
+namespace heddle::policy {
 namespace {
 
-constexpr policy::LinkId kLink{1};
+constexpr LinkId kLink{1};
 /// What a fetch can use is told from what came of it in so long.
 constexpr Duration kWindow = std::chrono::milliseconds(250);
 /// Whoever has so much of the link could use all of it.
@@ -23,15 +23,14 @@ void LinkShares::prioritise(Member member) {
   }
 }
 
-policy::Transfer LinkShares::transfer(Member member, const Fetching& fetching, Instant now) const {
+Transfer LinkShares::transfer(Member member, const Fetching& fetching, Instant now) const {
   const FetchUrgency& urgency = fetching.urgency;
   const bool in_time = bytes_per_second_ > 0 && urgency.due && *urgency.due > now;
-  return {
-      .id = member,
-      .link_class = urgency.early ? policy::LinkClass::kPrewarm : policy::LinkClass::kActivation,
-      .deadline = in_time ? *urgency.due : Instant::max(),
-      .path = {kLink},
-      .bytes_per_second_max = fetching.most};
+  return {.id = member,
+          .link_class = urgency.early ? LinkClass::kPrewarm : LinkClass::kActivation,
+          .deadline = in_time ? *urgency.due : Instant::max(),
+          .path = {kLink},
+          .bytes_per_second_max = fetching.most};
 }
 
 bool LinkShares::may_ask(Member member, Instant now) {
@@ -40,8 +39,8 @@ bool LinkShares::may_ask(Member member, Instant now) {
     return true;
   }
   const double rate = bytes_per_second_ > 0 ? static_cast<double>(bytes_per_second_) : 1.0;
-  const std::vector<policy::LinkView> links{{.id = kLink, .bytes_per_second = rate}};
-  std::vector<policy::Transfer> transfers;
+  const std::vector<LinkView> links{{.id = kLink, .bytes_per_second = rate}};
+  std::vector<Transfer> transfers;
   std::size_t mine = 0;
   for (const auto& [id, fetching] : members_) {
     mine = id == member ? transfers.size() : mine;
@@ -49,8 +48,7 @@ bool LinkShares::may_ask(Member member, Instant now) {
   }
   // What it can use is what is asked here.
   transfers[mine].bytes_per_second_max = std::numeric_limits<double>::max();
-  return policy::share_links(links, transfers, policy::LinkRule::kClasses)[mine] >
-         rate * kLeastPart;
+  return share_links(links, transfers, LinkRule::kClasses)[mine] > rate * kLeastPart;
 }
 
 void LinkShares::took(Member member, std::uint64_t bytes, Instant now) {
@@ -74,8 +72,8 @@ bool LinkShares::goes_before(Member a, Member b, Instant now) const {
   if (first == members_.end() || second == members_.end()) {
     return false;
   }
-  const policy::Transfer one = transfer(a, first->second, now);
-  const policy::Transfer other = transfer(b, second->second, now);
+  const Transfer one = transfer(a, first->second, now);
+  const Transfer other = transfer(b, second->second, now);
   return std::tuple(one.link_class, one.deadline) < std::tuple(other.link_class, other.deadline);
 }
 
@@ -95,4 +93,4 @@ void LinkShares::measure(Instant now) {
   }
 }
 
-}  // namespace heddle::agent
+}  // namespace heddle::policy

@@ -1,8 +1,8 @@
-#include "agent/link_shares.h"
+#include "policy/link_shares.h"
 
 #include <gtest/gtest.h>
 
-namespace heddle::agent {
+namespace heddle::policy {
 namespace {
 
 using namespace std::chrono_literals;
@@ -127,4 +127,4 @@ TEST(LinkShares, OfALinkThatIsNotKnownNobodyHasTheWhole) {
 }
 
 }  // namespace
-}  // namespace heddle::agent
+}  // namespace heddle::policy

@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "policy/links.h"
 
-namespace heddle::agent {
+namespace heddle::policy {
 
 /// Who waits for a fetch.
 struct FetchUrgency {
@@ -15,13 +15,13 @@ struct FetchUrgency {
   std::optional<Instant> due{};  ///< When the first token that waits is to be there, if one does.
 };
 
-/// Who of those who fetch over one link may ask for more, by policy::share_links: what requests
+/// Who of those who fetch over one link may ask for more, by share_links: what requests
 /// wait for by deadline, while that can be met; then what is late or has no deadline, alike; then
 /// what nobody waits for. What a fetch can use is measured, so that one that is slow at its source
 /// leaves the rest of the link to the next. A value; `now` does not go back.
 class LinkShares {
  public:
-  using Member = policy::TransferId;
+  using Member = TransferId;
 
   /// @param bytes_per_second  Of the link; 0: not known, so nobody uses the whole of it, and what
   ///                          requests wait for goes on alike.
@@ -48,9 +48,7 @@ class LinkShares {
     bool held = true;         ///< In this window, or it was not there for all of it.
     double most = std::numeric_limits<double>::max();  ///< What it can use [bytes/s].
   };
-  [[nodiscard]] policy::Transfer transfer(Member member,
-                                          const Fetching& fetching,
-                                          Instant now) const;
+  [[nodiscard]] Transfer transfer(Member member, const Fetching& fetching, Instant now) const;
   void measure(Instant now);
 
   std::uint64_t bytes_per_second_;
@@ -58,4 +56,4 @@ class LinkShares {
   Instant window_began_{};
 };
 
-}  // namespace heddle::agent
+}  // namespace heddle::policy
