@@ -391,13 +391,4 @@ std::optional<StartPlan> choose_cold_start(const StartModel& model,
   return Search(model, view, options).run();
 }
 
-GroupCount count_groups(std::int64_t workers, std::int64_t stages_for_objective) {
-  HEDDLE_CHECK(stages_for_objective >= 1 && stages_for_objective <= kMostStages);
-  if (workers <= 0) {
-    return {};
-  }
-  return {.groups = (workers + kMostStages - 1) / kMostStages,
-          .stages = std::max(stages_for_objective, std::min(workers, kMostStages))};
-}
-
 }  // namespace heddle::policy

@@ -161,13 +161,4 @@ struct StartPlan {
                                                          const StartView& view,
                                                          const StartOptions& options);
 
-/// Groups to start when `workers` are wanted: s = max(stages for the objective, min(workers, 4)),
-/// and as many groups as members are wanted, four each.
-struct GroupCount {
-  std::int64_t groups = 0;
-  std::int64_t stages = 0;
-  friend bool operator==(const GroupCount&, const GroupCount&) = default;
-};
-[[nodiscard]] GroupCount count_groups(std::int64_t workers, std::int64_t stages_for_objective);
-
 }  // namespace heddle::policy

@@ -287,13 +287,6 @@ TEST(ChooseColdStart, NothingWhereTheModelFitsNowhere) {
   EXPECT_EQ(choose_cold_start(huge, cluster.view(900s), {}), std::nullopt);
 }
 
-TEST(CountGroups, FourMembersEachAndDeepEnoughForTheObjective) {
-  EXPECT_EQ(count_groups(0, 2), (GroupCount{0, 0}));
-  EXPECT_EQ(count_groups(1, 2), (GroupCount{1, 2}));
-  EXPECT_EQ(count_groups(3, 2), (GroupCount{1, 3}));
-  EXPECT_EQ(count_groups(9, 1), (GroupCount{3, 4}));
-}
-
 // Properties on random clusters, of both rules.
 TEST(ChooseColdStart, KeepsItsPromisesOnRandomInput) {
   int groups = 0;

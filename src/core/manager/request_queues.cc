@@ -120,8 +120,8 @@ void RequestQueues::recalled(RequestId id) {
   requeue(id);
   for (const ShardPlace& part : block(state_, as, from)) {
     request.kv.push_back({.device = part.device, .model = part.model});
-    state_.devices.at(part.device).instances.at(part.model).owes[id] = state_.now + kOwed;
   }
+  owe(id);
 }
 
 void RequestQueues::yield(DeviceId device_id, ModelId id) {
@@ -141,11 +141,11 @@ void RequestQueues::yield(DeviceId device_id, ModelId id) {
 /// Who has KV of a request keeps it until the request has had it, where it goes on elsewhere. One
 /// that has gone meanwhile has none, and then parts of it are of no use.
 void RequestQueues::owe(RequestId id) {
-  RequestState& request = state_.requests.at(id);
+  const RequestState& request = state_.requests.at(id);
   const bool all_there = std::ranges::all_of(request.kv, [&](const KvSource& source) {
     const auto& instances = state_.devices.at(source.device).instances;
     const auto found = instances.find(source.model);
-    const bool here = source.device == *request.device && source.model == request.as;
+    const bool here = source.device == request.device && source.model == request.as;
     return found != instances.end() && !found->second.is<Evicting>() && !here;
   });
   if (!all_there) {
