@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "core/worker_core_impl.h"
@@ -6,12 +7,21 @@
 /// KV of requests that ran elsewhere, from those who have it (docs/contracts/kv.md). KV is a hint:
 /// whatever cannot be had is computed.
 namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// So long a request waits whatever computing is said to take: of a model that has just come that
+/// is a guess.
+constexpr Duration kPatience = 250ms;
+
+}  // namespace
 
 /// Once it is known what is cached here, and before anything of it is computed. It waits no longer
-/// than computing all of it would take.
+/// than computing all of it would take, as far as that is known.
 void WorkerCore::Impl::begin_fetch(const Sequence& sequence) {
   act(FetchKv{.sequence = sequence.id, .from = sequence.kv});
-  sequences_.set_fetch(sequence.id, now_ + prefill_left(sequence));
+  sequences_.set_fetch(sequence.id, now_ + std::max(kPatience, prefill_left(sequence)));
 }
 
 void WorkerCore::Impl::on(const KvFetched& fetched) {

@@ -12,8 +12,9 @@
 
 namespace heddle::engine {
 
-/// About so many bytes of KV go at once: one position at least.
-inline constexpr std::size_t kKvPartBytes = std::size_t{512} << 10U;
+/// About so many bytes of KV go at once, as each part waits for the end of a step on both sides:
+/// one position at least.
+inline constexpr std::size_t kKvPartBytes = std::size_t{4} << 20U;
 
 /// KV that an engine asks others for: of tokens that somebody has computed there.
 struct KvWanted {

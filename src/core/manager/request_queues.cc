@@ -138,32 +138,38 @@ void RequestQueues::yield(DeviceId device_id, ModelId id) {
                       .message = RecallRequests{.model = id, .most = 1, .begun = true}});
 }
 
+/// Null: it has gone, or its device has.
+Instance* RequestQueues::find(const KvSource& source) {
+  const auto device = state_.devices.find(source.device);
+  if (device == state_.devices.end()) {
+    return nullptr;
+  }
+  const auto found = device->second.instances.find(source.model);
+  return found == device->second.instances.end() ? nullptr : &found->second;
+}
+
 /// Who has KV of a request keeps it until the request has had it, where it goes on elsewhere. One
 /// that has gone meanwhile has none, and then parts of it are of no use.
 void RequestQueues::owe(RequestId id) {
   const RequestState& request = state_.requests.at(id);
   const bool all_there = std::ranges::all_of(request.kv, [&](const KvSource& source) {
-    const auto& instances = state_.devices.at(source.device).instances;
-    const auto found = instances.find(source.model);
+    const Instance* instance = find(source);
     const bool here = source.device == request.device && source.model == request.as;
-    return found != instances.end() && !found->second.is<Evicting>() && !here;
+    return instance != nullptr && !instance->is<Evicting>() && !here;
   });
   if (!all_there) {
     settle(id);
   }
   for (const KvSource& source : request.kv) {
-    Instance& instance = state_.devices.at(source.device).instances.at(source.model);
-    instance.owes[id] = state_.now + kOwed;
+    find(source)->owes[id] = state_.now + kOwed;
   }
 }
 
 /// It has had its KV, or will not have it any more.
 void RequestQueues::settle(RequestId id) {
   for (const KvSource& source : std::exchange(state_.requests.at(id).kv, {})) {
-    auto& instances = state_.devices.at(source.device).instances;
-    const auto found = instances.find(source.model);
-    if (found != instances.end()) {
-      found->second.owes.erase(id);
+    if (Instance* instance = find(source)) {
+      instance->owes.erase(id);
     }
   }
 }

@@ -72,6 +72,7 @@ class RequestQueues {
 
  private:
   void leave(RequestId id);
+  Instance* find(const KvSource& source);
   void owe(RequestId id);
   void settle(RequestId id);
   void end(RequestId id, bool served);
