@@ -179,6 +179,11 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
   const double speed = trace.speed / options.trace.speed;
   run.requests_per_second = inputs.summary.requests_per_second() * speed;
   const auto span = static_cast<double>(inputs.summary.span.count()) / speed;
+  if (options.warmup > Duration(static_cast<std::int64_t>(span))) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = "--warmup: the last request comes at " +
+                            sim::format_seconds(span * 1e-9) + " s, so that none would count"};
+  }
   sim::World world(inputs.cluster,
                    inputs.summary.models,
                    **plane,

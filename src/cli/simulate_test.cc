@@ -122,6 +122,10 @@ TEST_F(SimulateTest, TheBeginningAndTheWarmUpAreTheUsers) {
   EXPECT_EQ(simulate(late), 0);
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("0 / 0"));
   const std::string text = rows();
+  late.warmup = std::chrono::seconds(10);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(simulate(late), 1) << "no request comes after that";
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("--warmup"), std::string::npos);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << "the head and one request";
 }
 

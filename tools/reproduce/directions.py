@@ -434,8 +434,8 @@ def unified_workloads(sim):
 
 
 UNIFIED_TRIED = {
-    "Prism, 58 models": "an equal number of models on every GPU at first, instead of equal weights: no difference there, but 0.2 % behind "
-                        "prism on Prism's eight. muxserve++ is told every model's rate beforehand",
+    "Prism, 58 models": "an equal number of models on every GPU at first, instead of equal weights: level with muxserve++ here, and 0.2 points "
+                        "behind prism on Prism's eight. muxserve++ is told every model's rate beforehand",
 }
 
 

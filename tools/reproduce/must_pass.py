@@ -126,8 +126,8 @@ def optimality(sim):
     names = ["as printed", "after", "threshold"]
     chart = picture.bars("KV pressure over the optimum, mean", [f"{c['models']} on {c['gpus']}" for c in found["placement"]],
                          {n: [c[k]["mean"] for c in found["placement"]] for n, k in zip(names, ("paper", "greedy", "threshold"))})
-    note = ("No paper has these numbers: the first column is our computation, by another program on other draws, and by trying out all orders and "
-            "placements. There are 400 random queues of 10 requests under overload, and 400 and 200 random placements.")
+    note = ("No paper has these numbers: the first column is an earlier computation of our own. There are 400 random queues of 10 requests under "
+            "overload, and 400 and 200 random placements. All orders and placements were tried out.")
     return Outcome(rows, note, [("kvpr.svg", chart, "Placements by KV pressure")], ("our computation", "heddle's code"))
 
 

@@ -39,5 +39,22 @@ TEST(GpuQueues, KeepsBackWhatAnEngineWouldNotReadAtOnce) {
   EXPECT_GE(most, 4);
 }
 
+// A queue longer than what one pass looks at: the newcomer with the nearest deadline goes first all
+// the same, and everybody has a turn.
+TEST(GpuQueues, ALongQueueIsServedByDeadline) {
+  std::vector<ModelSpec> models = test_models(2);
+  models[0].slo_ttft = std::chrono::hours(1);
+  const auto waiting = static_cast<int>(3 * GpuQueues::kLookedAt);
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < waiting; ++i) {
+    rows.push_back(row_at(30, 0, 2000, 2));
+  }
+  rows.push_back(row_at(30.5, 1, 100, 2));
+  const TestRun run = run_policy("prism", test_cluster(1, 1), models, rows);
+  EXPECT_EQ(run.counts.completed, waiting + 1);
+  EXPECT_LT(run.request(static_cast<std::uint64_t>(waiting)).ttft(), 1);
+  EXPECT_GT(run.request(static_cast<std::uint64_t>(waiting) - 1).ttft(), 5);
+}
+
 }  // namespace
 }  // namespace heddle::sim

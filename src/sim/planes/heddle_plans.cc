@@ -466,7 +466,13 @@ void HeddlePlane::propose_pipeline(const World& world,
   planned.spec.cache_image = start->stages.size() == 1;
   planned.spec.deadline = start->stages[0].fetch_deadline;
   planned.fetches = start->stages;
-  options.plans.push_back(policy::pipeline_plan(*start, terms));
+  policy::Plan plan = policy::pipeline_plan(*start, terms);
+  Duration shared{};
+  for (const policy::StartStage& stage : start->stages) {
+    shared = std::max(shared, neighbours(world, stage.device));
+  }
+  plan.tpot += shared;
+  options.plans.push_back(std::move(plan));
   options.planned_actions.push_back(std::move(planned));
 }
 
@@ -497,7 +503,12 @@ HeddlePlane::Options HeddlePlane::options_on(const World& world,
   }
   const bool cached = std::any_of(
       hosts.begin(), hosts.end(), [&](HostId host) { return world.cached(host, model); });
-  if (world.model(model).tp == 1 && !cached) {
+  const Duration tpot = world.model(model).slo_tpot;
+  const bool in_pace =
+      std::any_of(options.plans.begin(), options.plans.end(), [&](const auto& plan) {
+        return tpot <= Duration{} || plan.tpot <= tpot;
+      });
+  if (world.model(model).tp == 1 && (!cached || !in_pace)) {
     propose_pipeline(world, request, hosts, terms, options);
   } else if (!cached && !dedicated(model)) {
     propose_launch(world, request, hosts, terms, options);
