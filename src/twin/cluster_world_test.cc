@@ -178,7 +178,7 @@ TEST(ClusterWorld, WhoeverDiesInAColdStartNothingIsLost) {
   std::int64_t refused = 0;
   std::int64_t all = 0;
   play_clusters(
-      400,
+      240,
       [](std::uint64_t seed) {
         WorldOptions options = cold_starts(seed);
         options.deaths = static_cast<int>(seed % 4);
@@ -194,7 +194,7 @@ TEST(ClusterWorld, WhoeverDiesInAColdStartNothingIsLost) {
         refused += expect_all_answered(world, true);
         all += std::ssize(world.requests());
       });
-  EXPECT_GT(stages.formed, 100 / kShare);
+  EXPECT_GT(stages.formed, 60 / kShare);
   EXPECT_LT(50 * refused, all);
 }
 
