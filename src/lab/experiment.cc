@@ -140,6 +140,8 @@ Experiment::Experiment(const LabFile& lab, std::string program, std::string fold
     : lab_(lab), program_(std::move(program)), folder_(std::move(folder)) {}
 
 Result<void> Experiment::learn_tokenizers(const HttpAddress& server) {
+  prompt_tokens_.clear();
+  answer_tokens_.clear();
   for (const std::string& model : model_names(lab_)) {
     Result<std::vector<TokenId>> words = tokenize(server, model, bench::PromptMaker::every_word());
     if (!words) {
@@ -185,11 +187,9 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
   if (!ready) {
     return ready.error();
   }
-  if (prompt_tokens_.empty()) {
-    const Result<void> learned = learn_tokenizers(root);
-    if (!learned) {
-      return learned.error();
-    }
+  // In each run, so that no first request waits for its model's tokenizer.
+  if (const Result<void> learned = learn_tokenizers(root); !learned) {
+    return learned.error();
   }
   wait_for({});  // The next one does.
   wait_for(place_in_window(seed, window));

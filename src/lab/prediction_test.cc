@@ -55,6 +55,48 @@ Constants constants_of(const LabFile& lab) {
   return constants;
 }
 
+/// Four hosts, none of which has the models, and whose links take more than a second for one.
+constexpr const char* kCold = R"(
+cold: true
+hosts: {h1: {}, h2: {}, h3: {}, h4: {}}
+config:
+  host: {memory: 64MiB, nic: 1MB/s}
+  devices:
+    - {name: a, memory: 12MiB, page: 64KiB, pace: {step: 20ms}}
+  models:
+    one: {path: MODELS/adder, dtype: float32, slo: {ttft: 500ms}}
+    two: {path: MODELS/sorter, dtype: float32, slo: {ttft: 500ms}}
+policies:
+  several: {}
+  alone: {models: {one: {cold_start_hosts: 1}, two: {cold_start_hosts: 1}}}
+trace: {rate: 1, duration: 60s, input_tokens: 16, output_tokens: 40}
+)";
+
+TEST(PredictRun, HostsThatFetchTogetherAnswerSooner) {
+  const LabFile lab = lab_file(kCold);
+  const std::vector<bench::Shot> shots{
+      {.at = 1s, .model = 0, .input_tokens = 16, .output_tokens = 200},
+      {.at = 20s, .model = 1, .input_tokens = 16, .output_tokens = 40},
+      {.at = 40s, .model = 0, .input_tokens = 16, .output_tokens = 40}};
+  const Constants constants = constants_of(lab);
+  const Result<LabRun> several = predict_run(lab, lab.policies[0], 0, shots, constants);
+  const Result<LabRun> alone = predict_run(lab, lab.policies[1], 0, shots, constants);
+  ASSERT_TRUE(several && alone);
+  ASSERT_EQ(several->rows.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(several->rows[i].error, "");
+    EXPECT_EQ(several->rows[i].completion_tokens, i == 0 ? 200 : 40);
+    const double first = to_seconds(several->rows[i].first - several->rows[i].due);
+    const double first_alone = to_seconds(alone->rows[i].first - alone->rows[i].due);
+    if (i < 2) {
+      EXPECT_GT(first_alone, 1.0) << "1.4 MB less what the link makes up for";
+      EXPECT_LT(first, 0.6 * first_alone);
+    } else {
+      EXPECT_LT(first, 0.1) << "it is there";
+    }
+  }
+}
+
 TEST(PredictRun, TellsWhatMemoryIsWorth) {
   const LabFile lab = lab_file();
   const Constants constants = constants_of(lab);

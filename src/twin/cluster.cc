@@ -386,7 +386,20 @@ void Cluster::kill_leader() {
 }
 
 void Cluster::kill_host() {
-  const HostId id(1 + faults_.below(setup_.hosts.size()));
+  kill(HostId(1 + faults_.below(setup_.hosts.size())));
+}
+
+void Cluster::kill(DeviceId device) {
+  if (HostNode* const at = host(host_of(device)); at != nullptr) {
+    at->host().kill(device);
+  }
+}
+
+void Cluster::cut(HostId from, HostId to) {
+  pipes_.between(from, to).cut(any_side(), faults_.some(faults_.away()));
+}
+
+void Cluster::kill(HostId id) {
   HostNode* const old = host(id);
   if (old == nullptr) {
     return;

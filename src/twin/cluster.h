@@ -78,6 +78,17 @@ class Cluster final : public core::ServingStatus {
   [[nodiscard]] const std::vector<std::unique_ptr<LeaderNode>>& leaders() const { return leaders_; }
   [[nodiscard]] bool all_ended() const;
 
+  // ---- For whoever has something go wrong himself. Of no effect on what is dead. ----
+
+  /// The worker of the device dies.
+  void kill(DeviceId device);
+  /// The host dies with all its workers, and comes again after a while.
+  void kill(HostId id);
+  /// The manager dies, or is only taken for dead: another leads after a while.
+  void kill_leader();
+  /// The way over which one host links with another for pipelines is cut for a while.
+  void cut(HostId from, HostId to);
+
  private:
   [[nodiscard]] bool all_up() const;
   void start();
@@ -97,7 +108,6 @@ class Cluster final : public core::ServingStatus {
   [[nodiscard]] Path& path_of(FrontId front, HostId host);
 
   void end_leader(LeaderNode& old, bool silent);
-  void kill_leader();
   void kill_host();
   void cut(bool one_way);
   void reset();

@@ -11,6 +11,7 @@
 
 #include "twin/test_anything.h"
 #include "twin/test_cluster_world.h"
+#include "twin/test_cold_strikes.h"
 #include "twin/test_seeds.h"
 
 /// Three hosts. A check that fails prints its seed, and HEDDLE_SEED=n runs only that;
@@ -168,7 +169,6 @@ TEST(ClusterWorld, ColdStartsInStagesLoseNothing) {
       EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
   });
-  std::printf("%ld formed, %ld moved with %ld tokens\n", stages.formed, stages.moved, stages.found);
   EXPECT_GT(stages.formed, 50 / kShare);
   EXPECT_GT(stages.moved, 50 / kShare);
 }
@@ -178,7 +178,7 @@ TEST(ClusterWorld, WhoeverDiesInAColdStartNothingIsLost) {
   std::int64_t refused = 0;
   std::int64_t all = 0;
   play_clusters(
-      400,
+      240,
       [](std::uint64_t seed) {
         WorldOptions options = cold_starts(seed);
         options.deaths = static_cast<int>(seed % 4);
@@ -194,9 +194,28 @@ TEST(ClusterWorld, WhoeverDiesInAColdStartNothingIsLost) {
         refused += expect_all_answered(world, true);
         all += std::ssize(world.requests());
       });
-  std::printf("%ld formed, %ld moved with %ld tokens\n", stages.formed, stages.moved, stages.found);
-  EXPECT_GT(stages.formed, 100 / kShare);
+  EXPECT_GT(stages.formed, 60 / kShare);
   EXPECT_LT(50 * refused, all);
+}
+
+TEST(ClusterWorld, WhoeverDiesAtEachMomentOfAColdStartNothingIsLost) {
+  for (std::size_t moment = 0; moment < kColdMoments.size(); ++moment) {
+    for (std::size_t victim = 0; victim < kColdVictims.size(); ++victim) {
+      SCOPED_TRACE(std::string(kColdVictims.at(victim)) + ", when it " +
+                   std::string(kColdMoments.at(moment)));
+      int struck = 0;
+      for (std::uint64_t seed = 0; seed < 5; seed += kShare) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        name_seed(moment * 1000 + victim * 100 + seed);
+        ClusterWorld world(cold_starts(seed));
+        ColdStrikes strikes(static_cast<ColdMoment>(moment), static_cast<ColdVictim>(victim));
+        world.run([&](Cluster& cluster) { strikes.look(cluster); });
+        struck += strikes.struck() ? 1 : 0;
+        (void)expect_all_answered(world);
+      }
+      EXPECT_GT(struck, 1 / kShare);
+    }
+  }
 }
 
 /// Three hosts, whose manager hears 300 events and more while nothing goes wrong.

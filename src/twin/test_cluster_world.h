@@ -41,10 +41,13 @@ class ClusterWorld {
   }
 
   /// Runs until nothing is left to happen; then every request has ended, and no worker has anything
-  /// of one.
-  void run() {
+  /// of one. `look` is called after each thing that happens.
+  void run(const std::function<void(Cluster&)>& look = {}) {
     for (int happenings = 0; !over() && cluster_.advance(); ++happenings) {
       HEDDLE_CHECK(happenings < 1'000'000);
+      if (look) {
+        look(cluster_);
+      }
     }
     HEDDLE_CHECK(over());
     for (const auto& [id, node] : cluster_.hosts()) {

@@ -104,6 +104,33 @@ def test_a_cluster_of_hosts_is_played_and_predicted(tmp_path):
             assert "host is linked host=h2" in logs["lab-manager"]
 
 
+def test_models_that_no_host_has_are_fetched_by_several_together(tmp_path):
+    (tmp_path / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n1,one,16,60\n5,one,16,4\n")
+    text = f"""
+cold: true
+hosts: {{h1: {{}}, h2: {{}}, h3: {{}}}}
+config:
+  host: {{memory: 64MiB, nic: 1MB/s}}
+  devices: [{{name: a, cores: "0", memory: 12MiB, page: 64KiB, pace: {{step: 10ms}}}}]
+  models: {{one: {{path: {heddle.MODELS / "adder"}, dtype: float32, slo: {{ttft: 200ms}}}}}}
+trace: {{file: trace.csv}}
+"""
+    first = {}
+    for mode in "live", "predict":
+        done, report = lab(tmp_path, text, "--mode", mode)
+        assert report, done.stderr
+        (run,) = report["policies"][0]["runs"]
+        assert run["failed"] == 0 and run["requests"] == 2
+        rows = (tmp_path / "out/requests.csv").read_text().splitlines()
+        first[mode] = [float(dict(zip(rows[0].split(","), row.split(",")))["ttft_s"]) for row in rows[1:]]
+        if mode == "live":
+            logs = [(tmp_path / f"out/default-0/{name}.txt").read_text() for name in ("h1", "h2", "h3")]
+            assert all("fetched model=one" in log for log in logs)
+            assert (tmp_path / "out/default-0/cache/h1/heddle/models").is_dir()
+    assert max(first["predict"]) > 5 * min(first["predict"]), "one finds the model there"
+    assert max(first["live"]) > 2 * min(first["live"])
+
+
 def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):
     done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "both", "--policy", "roomy", "--seeds", "4..4")
     assert report, done.stderr

@@ -82,6 +82,8 @@ TESTED_BY = {
     "twin/host.cc": "twin/twin_test.cc",
     "twin/host_node.cc": "twin/cluster_test.cc",
     "twin/leader_node.cc": "twin/cluster_test.cc",
+    "twin/worker_pipes.cc": "twin/cluster_world_test.cc",
+    "twin/worker_steps.cc": "twin/worker_test.cc",
     "node/membership.cc": "node/roster_test.cc",
     "base/check.cc": "every death test",
     "cluster/file_registry.cc": "cluster/contract_test.cc",

@@ -127,9 +127,13 @@ void send_away(const Parts& core, const WorkerFound& found, ModelId model) {
 
 }  // namespace
 
+/// Of the whole and a cut of it, the cut, which is to go in any case: what comes back of a request
+/// says that the model goes, and the whole may stay.
 std::optional<ModelId> runs_as(const State& state, DeviceId device, ModelId model) {
   const auto& instances = state.devices.at(device).instances;
-  for (const ModelId form : forms(state.models.at(model))) {
+  std::vector<ModelId> all = forms(state.models.at(model));
+  std::ranges::rotate(all, all.begin() + 1);
+  for (const ModelId form : all) {
     const auto found = instances.find(form);
     if (found != instances.end() && (found->second.runs() || found->second.is<Evicting>())) {
       return form;

@@ -7,19 +7,21 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/status.h"
-#include "core/manager/test_state.h"
+#include "core/manager/test_cuts.h"
 #include "core/manager/worker_events.h"
 
 namespace heddle::core::manager {
 namespace {
 
 using namespace std::chrono_literals;
+using test::FourHosts;
 using test::kA;
 using test::kB;
 using test::kDevice;
 using test::kEngine;
 using test::kGroup;
 using test::kOther;
+using test::kQuarters;
 using test::TestState;
 
 /// The worker's life ends, and its front says so.
@@ -130,6 +132,16 @@ struct Company : TestState {
   [[nodiscard]] std::int32_t deaths() const { return state.requests.at(id).deaths; }
   RequestId id{};
 };
+
+TEST(WorkerLives, WhereTheWholeIsBesideItsStagesARequestIsTakenToRunInThese) {
+  FourHosts core;
+  core.start_in_stages();
+  EXPECT_EQ(runs_as(core.state, kDevice, kA), kQuarters) << "the whole is on its way";
+  core.arrive_all();
+  ASSERT_TRUE(core.at(kA).is<Serving>());
+  EXPECT_EQ(runs_as(core.state, kDevice, kA), kQuarters);
+  EXPECT_EQ(runs_as(core.state, core.at_host(1), kA), std::nullopt) << "a follower runs none";
+}
 
 TEST(WorkerLives, TheThirdWorkerThatDiesUnderARequestIsItsOwnFault) {
   Company core;
