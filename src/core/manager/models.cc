@@ -102,8 +102,8 @@ Duration residence(const ModelState& model, const Instance& instance) {
 
 bool idle(const State& state, const Instance& instance) {
   return instance.in_flight.empty() && std::ranges::none_of(instance.owes, [&](const auto& owed) {
-    return owed.second > state.now;
-  });
+           return owed.second > state.now;
+         });
 }
 
 std::string names(const State& state, const std::vector<ModelId>& models) {

@@ -45,7 +45,7 @@ struct RequestState {
   std::int32_t deaths = 0;  ///< Workers that died under it, perhaps for it.
   /// Who has KV of it: from where it came back, until it has had that where it went on.
   std::vector<KvSource> kv{};
-  bool held = false;        ///< Hold was said.
+  bool held = false;  ///< Hold was said.
 };
 
 /// Of a model's image, what a host has.
