@@ -222,12 +222,16 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
     return;
   }
   const auto* refused = std::get_if<LoadRefused>(&said.report);
-  const bool failing = refused != nullptr &&
-                       std::any_of(worker->evicts.begin(), worker->evicts.end(), [&](auto& sent) {
-                         return sent.model == refused->model && sent.failure;
-                       });
-  if (failing) {
-    return;  // ImageFailed follows, and is all there is to say.
+  const auto failing =
+      refused == nullptr
+          ? worker->evicts.end()
+          : std::find_if(worker->evicts.begin(), worker->evicts.end(), [&](const auto& sent) {
+              return sent.model == refused->model && sent.failure;
+            });
+  if (failing != worker->evicts.end()) {
+    // The eviction that is under way will find nothing: nothing else is told of it.
+    tell_gone(*worker, refused->model, failing->failure);
+    return;
   }
   const bool ours = std::holds_alternative<PagesReturned>(said.report) ||
                     std::holds_alternative<GuestsReturned>(said.report) ||
