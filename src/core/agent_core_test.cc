@@ -228,17 +228,24 @@ TEST(AgentCore, AWorkerThatHangsIsKilledAndBlamedUnlessASignalStoppedIt) {
   }
 }
 
-TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReported) {
-  Bench bench;
-  bench.load(kA);
-  bench.said(bench.free_pages(kA, 10));
-  const auto failed =
-      bench.tell(ReadEnded{.model = kA, .error = Error{Code::kCorrupt, "bad header"}});
-  EXPECT_EQ(find<EvictModel>(failed)->mode, EvictMode::kNow);
-  EXPECT_EQ(find<ImageFailed>(failed), nullptr);  // Not before the worker has let go.
-  const auto gone = bench.said(ModelEvicted{.model = kA});
-  EXPECT_EQ(find<ImageFailed>(gone)->reason.message, "bad header");
-  EXPECT_EQ(bench.core.host_usage().free, 10);
+TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReportedOnce) {
+  for (const bool refused : {false, true}) {
+    Bench bench;
+    bench.load(kA);
+    if (!refused) {
+      bench.said(bench.free_pages(kA, 10));
+    }
+    const auto failed =
+        bench.tell(ReadEnded{.model = kA, .error = Error{Code::kCorrupt, "bad header"}});
+    EXPECT_EQ(find<EvictModel>(failed)->mode, EvictMode::kNow);
+    EXPECT_EQ(find<ImageFailed>(failed), nullptr);  // Not before the worker has let go.
+    const LoadRefused stale{.model = kA, .reason = {Code::kFailedPrecondition, "stale"}};
+    const auto answer = refused ? bench.said(stale) : std::vector<AgentCommand>();
+    const auto gone = bench.said(ModelEvicted{.model = kA});
+    EXPECT_EQ(find<ImageFailed>(refused ? answer : gone)->reason.message, "bad header");
+    EXPECT_EQ(find<ImageFailed>(gone) == nullptr, refused);
+    EXPECT_EQ(bench.core.host_usage().free, 10);
+  }
 }
 
 TEST(AgentCore, AnImageThatProvesWrongIsGivenUp) {
