@@ -11,7 +11,7 @@ from test_cluster import Stream
 from test_fetch import wait_until
 
 LONGER = 200  # Tokens of an answer that takes longer than anything else here.
-PACE = ", pace: {step: 40ms}"
+PACE = ", pace: {step: 60ms}"
 MOVED = re.compile(r"KV of (\d+) tokens has come, (\d+) are computed again")
 BLOCK = 32  # No block of KV has as many tokens.
 ROWS = [f"  adder: {{path: {heddle.MODELS / 'adder'}, dtype: float32, min_residence: 0s}}\n"]
