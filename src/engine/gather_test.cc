@@ -131,21 +131,6 @@ Answer finish_alone(Engine& engine, ModelId model, SequenceId id, std::int64_t p
   return answer;
 }
 
-SequenceStart draw_start(Rng& rng, const spec::ModelSpec& spec, std::uint64_t id) {
-  SequenceStart start{.id = SequenceId{id}, .model = kModel};
-  start.prompt_tokens = static_cast<std::int64_t>(1 + rng.below(90));
-  while (std::ssize(start.tokens) < start.prompt_tokens) {
-    start.tokens.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-  }
-  start.cache_salt = rng.below(3) == 0 ? "another" : "";
-  start.params.max_tokens = static_cast<std::int64_t>(2 + rng.below(40));
-  start.params.temperature = rng.below(3) == 0 ? 0.0F : 0.9F;
-  start.params.frequency_penalty = rng.below(2) == 0 ? 0.0F : 0.5F;
-  start.params.seed = rng.next();
-  start.params.logprobs = 2;
-  return start;
-}
-
 bool has_windows(const spec::ModelSpec& spec) {
   return std::ranges::any_of(spec.window, [](std::int64_t window) { return window > 0; });
 }

@@ -46,21 +46,6 @@ Answer run(Engine& engine, SequenceId id, std::int64_t pending, std::size_t most
   return answer;
 }
 
-SequenceStart draw_start(Rng& rng, const spec::ModelSpec& spec, std::uint64_t id) {
-  SequenceStart start{.id = SequenceId{id}, .model = kModel};
-  start.prompt_tokens = static_cast<std::int64_t>(1 + rng.below(90));
-  while (std::ssize(start.tokens) < start.prompt_tokens) {
-    start.tokens.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-  }
-  start.cache_salt = rng.below(3) == 0 ? "another" : "";
-  start.params.max_tokens = static_cast<std::int64_t>(2 + rng.below(40));
-  start.params.temperature = rng.below(3) == 0 ? 0.0F : 0.9F;
-  start.params.frequency_penalty = rng.below(2) == 0 ? 0.0F : 0.5F;
-  start.params.seed = rng.next();
-  start.params.logprobs = 2;
-  return start;
-}
-
 /// Has the engine fetch what it wants of these, until no more is to be had, or for so many rounds.
 /// How many tokens have KV then.
 std::int64_t fetch(Engine& engine,
