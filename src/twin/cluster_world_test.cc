@@ -204,7 +204,7 @@ TEST(ClusterWorld, WhoeverDiesAtEachMomentOfAColdStartNothingIsLost) {
       SCOPED_TRACE(std::string(kColdVictims.at(victim)) + ", when it " +
                    std::string(kColdMoments.at(moment)));
       int struck = 0;
-      for (std::uint64_t seed = 0; seed < 5; seed += kShare) {
+      for (std::uint64_t seed = 0; seed < 5 && struck < 5 / kShare; ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         name_seed(moment * 1000 + victim * 100 + seed);
         ClusterWorld world(cold_starts(seed));
@@ -213,7 +213,7 @@ TEST(ClusterWorld, WhoeverDiesAtEachMomentOfAColdStartNothingIsLost) {
         struck += strikes.struck() ? 1 : 0;
         (void)expect_all_answered(world);
       }
-      EXPECT_GT(struck, 1 / kShare);
+      EXPECT_GE(struck, kShare > 1 ? 1 : 2);
     }
   }
 }
