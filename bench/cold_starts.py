@@ -7,9 +7,9 @@ A cluster for each run, of agents with a cache of their own and `nic: 10MB/s`, a
 loopback, or with --shaped in network namespaces whose links have a tenth more. For
 each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
 token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M; medians of the
-time between tokens in the stages and in the whole model, the longest around the move and of all; the tokens whose KV
-moved; after how long a host has all of it; and the whole answer. With --stay no prefixes are cached, so that the answer
-ends in the stages.
+time between tokens in the stages and in the whole model, the longest around the move and of all; the 99th percentiles
+of it while a host of the stages fetches the whole model, and after that; the tokens whose KV moved; after how long a
+host has all of it; and the whole answer. With --stay no prefixes are cached, so that the answer ends in the stages.
 
 With --burst, so many requests come at once, on as many hosts as the largest number of --hosts: the mean of their first
 tokens and of their ends where one host starts, where several start apart, and where they start together.
@@ -121,6 +121,12 @@ def gaps_of(stream, moved_at):
             [gap for at, gap in gaps if moved_at - 1 <= at <= moved_at + 0.1], every)
 
 
+def late_of(stream, begin, end):
+    """The 99th percentile between tokens that came in that time; 0 where few did."""
+    gaps = [after - before for before, after in zip(stream.times, stream.times[1:]) if begin < after < end]
+    return statistics.quantiles(gaps, n=100)[-1] if len(gaps) > 50 else 0.0
+
+
 def play(weights, files, shaped, hosts, stay):
     """One start: what it took, in words of the docstring."""
     with started(files, shaped, hosts, row(hosts), True, stay) as nodes:
@@ -135,12 +141,14 @@ def play(weights, files, shaped, hosts, stay):
             moved, moved_at = wait_until(lambda: moves(gateway), 120)[0], time.monotonic()
         stream.text()
         before, after, around, every = gaps_of(stream, moved_at)
+        late = [late_of(stream, began, began + gathered), late_of(stream, began + gathered, stream.times[-1])]
         if hosts > 1:
             wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
         _, warm = first_token(gateway, 2)
     return {"fetch": weights / hosts / RATE, "cold": cold, "warm": warm, "share": max(fetched) * hosts / weights,
             "all": sum(fetched) / weights, "token": statistics.median(before or [0]), "after": statistics.median(after or [0]),
             "move": max(around, default=0), "gap": max(every), "moved": moved, "whole": gathered,
+            "beside": late[0], "quiet": late[1],
             "answer": stream.times[-1] - stream.times[0] + cold}
 
 
@@ -183,12 +191,13 @@ def main():
     if arguments.burst:
         bursts(files, arguments.shaped, max(arguments.hosts), arguments.burst, arguments.rounds)
         return
-    print("hosts  M/(sb)   cold   warm  of M/s  of M  token  after   move    gap  moved  whole after  answer")
+    print("hosts  M/(sb)   cold   warm  of M/s  of M  token  after   move    gap  beside  quiet  moved  whole after  answer")
     for hosts in arguments.hosts:
         rows = [play(weights, files, arguments.shaped, hosts, arguments.stay) for _ in range(arguments.rounds)]
         row = {key: statistics.median(one[key] for one in rows) for key in rows[0]}
         print(f"{hosts:5} {row['fetch']:7.2f} {row['cold']:6.2f} {row['warm']:6.3f} {row['share']:7.2f} {row['all']:5.2f} "
               f"{row['token'] * 1e3:4.1f}ms {row['after'] * 1e3:4.1f}ms {row['move'] * 1e3:4.0f}ms {row['gap'] * 1e3:4.0f}ms "
+              f"{row['beside'] * 1e3:5.0f}ms {row['quiet'] * 1e3:4.0f}ms "
               f"{row['moved']:6.0f} {row['whole']:12.2f} {row['answer']:7.2f}", flush=True)
 
 

@@ -111,7 +111,7 @@ class Agent::Impl {
     WorkerState& worker = workers_.at(device);
     const auto* submit = std::get_if<core::Submit>(&message);
     if (submit != nullptr && models_.contains(submit->model)) {
-      fetcher_.prioritise(models_.at(submit->model).source);
+      fetcher_.prioritise(submit->model, models_.at(submit->model).source);
     }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));

@@ -100,9 +100,9 @@ void ImageFetcher::cancel(ModelId model) {
   }
 }
 
-void ImageFetcher::prioritise(const std::string& source) {
-  for (const auto& [model, running] : running_) {
-    if (running->job.source == source) {
+void ImageFetcher::prioritise(ModelId model, const std::string& source) {
+  for (const auto& [id, running] : running_) {
+    if (id == model || (running->job.source == source && is_part(running->job.image))) {
       link_->prioritise(running->member);
     }
   }
@@ -214,6 +214,7 @@ fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
   }
   if (setup_.bytes_per_second > 0) {
     options.source.http.stall_bytes = 1;  // Slowness is wanted.
+    options.source.http.reading_rate = setup_.bytes_per_second / options.transfer.connections;
   }
   return options;
 }

@@ -67,8 +67,8 @@ class ImageFetcher {
   void start(Job job);
   /// The model's job, if one runs, ends with kCancelled soon; what has come stays in the cache.
   void cancel(ModelId model);
-  /// A request waits for the model of this source, and with it for all of its parts.
-  void prioritise(const std::string& source);
+  /// A request waits for the model, and where that is a part for all parts of what this source has.
+  void prioritise(ModelId model, const std::string& source);
   /// Of a job that has ended. Returns the models whose images were complete, and are now known to
   /// be made of what is wrong: parts of the same model, of which the whole came with another
   /// digest.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "core/gather_pace.h"
 #include "core/prefill_queue.h"
 #include "core/sequences.h"
 #include "core/step_costs.h"
@@ -69,6 +70,7 @@ struct Gathering {
   /// away.
   std::optional<RequestId> request{};
   std::map<SequenceId, GatheredPart> parts{};
+  GatherPace pace{};
   bool held = false;
   std::set<RequestId> stay{};  ///< Requests that end in the stages.
 };

@@ -122,14 +122,17 @@ bool WorkerCore::Impl::fits(const Gathering& gathering, RequestId request) const
          ledger_.usage(pool_).free + cached_pages_;
 }
 
-/// Full blocks are final: they are asked for while the sequence goes on. One after the other, as
-/// each answer counts pages anew.
+/// Full blocks are final: they are asked for while the sequence goes on, as many at once as keep
+/// nobody waiting. One after the other, as each answer counts pages anew.
 bool WorkerCore::Impl::ask_for_kv(Gathering& gathering) {
   for (auto& [id, part] : gathering.parts) {
-    const std::int64_t goal = full_blocks(*sequences_.find(id), part.said.block_tokens);
+    const std::int64_t block = part.said.block_tokens;
+    const std::int64_t most = (part.said.there + gathering.pace.tokens()) / block * block;
+    const std::int64_t goal = std::min(full_blocks(*sequences_.find(id), block), most);
     if (goal > part.said.asked && !part.waits) {
       part.told = goal;
       part.waits = true;
+      gathering.pace.asked(id, goal, now_);
       act(GatherKv{.sequence = id, .into = gathering.into, .tokens = goal});
       return true;
     }
@@ -149,6 +152,7 @@ void WorkerCore::Impl::on(const KvGathered& gathered) {
       stop(gathering);
       return;
     }
+    gathering.pace.came(gathered.sequence, gathered.there, gathered.block_tokens, now_);
     GatheredPart& part = found->second;
     part.waits = gathered.there == part.said.there && gathered.asked < part.told;
     part.said = gathered;
@@ -189,6 +193,7 @@ void WorkerCore::Impl::hold_or_give_up(Gathering& gathering) {
       .into = gathering.into, .held = std::move(ids), .until = now_ + kHeld, .computed = computed};
   gathering.request.reset();
   gathering.parts.clear();
+  gathering.pace.forget();
   give_back(request, false);
 }
 
@@ -198,6 +203,7 @@ void WorkerCore::Impl::stop(Gathering& gathering) {
     act(EndGather{.sequence = id});
   }
   gathering.parts.clear();
+  gathering.pace.forget();
   gathering.held = false;
   if (std::exchange(gathering.request, std::nullopt)) {
     settle_leases(gathering.into);

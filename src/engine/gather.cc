@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/div_up.h"
 #include "engine/engine_impl.h"
 #include "engine/kv_copy.h"
 #include "engine/pipe.h"
@@ -106,9 +107,12 @@ Result<GatherState> Engine::Impl::ask(SequenceId id,
   const std::size_t each = std::max<std::size_t>(bytes_of(whole, layers, 1), 1);
   const auto most = static_cast<std::int64_t>(
       std::max<std::size_t>(options_.gather_bytes / kGatherPieces / each, 1));
+  // Several, so that the stages add to them at the same time.
+  const std::int64_t part =
+      div_up(tokens - std::ssize(gathered.tokens), std::int64_t{kGatherPieces});
   while (!gathered.failed && std::ssize(gathered.tokens) < tokens &&
          gathered.asked.size() < kGatherPieces) {
-    const std::int64_t end = std::min(std::ssize(gathered.tokens) + most, tokens);
+    const std::int64_t end = std::min(std::ssize(gathered.tokens) + std::min(part, most), tokens);
     Result<KvPiece> piece = ask_piece(gathered, own, end);
     if (!piece) {
       return piece.error();

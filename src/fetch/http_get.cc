@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -16,6 +17,8 @@
 #include "fetch/url.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -41,6 +44,8 @@ struct Exchange {
   GetReply reply{};
   const Body& body;
   const std::stop_token& stop;
+  std::uint64_t reading_rate = 0;        ///< As HttpOptions has it.
+  std::vector<curl_socket_t> opened{};   ///< By this request.
   std::optional<Error> refused{};        ///< By `body`.
   std::optional<std::string> blocked{};  ///< Where the connection would have gone.
   bool enough = false;
@@ -160,8 +165,51 @@ bool is_allowed(Reach from, Reach to) {
   return to == Reach::kNetwork || to == from;
 }
 
-int on_connected(void* opaque, char* address, char* /*local*/, int /*port*/, int /*local_port*/) {
+int port_of(const sockaddr_storage& address) {
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  return ntohs(plain->sa_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(plain)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(plain)->sin_port);
+}
+
+/// How long a connection is read from what has come, while more is on its way.
+constexpr Duration kReadAhead = std::chrono::milliseconds(20);
+constexpr double kLeastReceived = 32 << 10U;  ///< Less costs packets of odd sizes.
+
+int on_opened(void* exchange, curl_socket_t socket, curlsocktype /*purpose*/) {
+  static_cast<Exchange*>(exchange)->opened.push_back(socket);
+  return CURL_SOCKOPT_OK;
+}
+
+/// Bounds what is received and not read yet of the connection from that port, if this request
+/// opened it: what comes in one round trip at that rate, and a little. Sockets that were given up
+/// meanwhile may be somebody else's by now, which their ports tell.
+void bound_received(const Exchange& exchange, int local_port) {
+  for (const curl_socket_t socket : exchange.opened) {
+    sockaddr_storage local{};
+    socklen_t size = sizeof(local);
+    if (getsockname(socket, reinterpret_cast<sockaddr*>(&local), &size) != 0 ||
+        port_of(local) != local_port) {
+      continue;
+    }
+    tcp_info info{};
+    size = sizeof(info);
+    (void)getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size);
+    const Duration covered = std::chrono::microseconds(info.tcpi_rtt) + kReadAhead;
+    const double bytes =
+        std::clamp(to_seconds(covered) * static_cast<double>(exchange.reading_rate),
+                   kLeastReceived,
+                   static_cast<double>(INT_MAX / 2));
+    const int buffer = static_cast<int>(bytes);
+    (void)setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+  }
+}
+
+int on_connected(void* opaque, char* address, char* /*local*/, int /*port*/, int local_port) {
   Exchange& exchange = *static_cast<Exchange*>(opaque);
+  if (exchange.reading_rate > 0) {
+    bound_received(exchange, local_port);
+  }
   if (exchange.proxied) {
     return CURL_PREREQFUNC_OK;
   }
@@ -300,6 +348,7 @@ void set_options(CURL* easy, const HttpOptions& options) {
   set(easy, CURLOPT_WRITEFUNCTION, on_body);
   set(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
   set(easy, CURLOPT_PREREQFUNCTION, on_connected);
+  set(easy, CURLOPT_SOCKOPTFUNCTION, on_opened);
   const auto connect = duration_cast<std::chrono::milliseconds>(options.connect_timeout).count();
   const auto stall = duration_cast<std::chrono::seconds>(options.stall_timeout).count();
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect));
@@ -351,6 +400,7 @@ Result<void> perform(CURL* easy,
   set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&answering));
   set(easy, CURLOPT_XFERINFODATA, static_cast<void*>(&exchange));
   set(easy, CURLOPT_PREREQDATA, static_cast<void*>(&exchange));
+  set(easy, CURLOPT_SOCKOPTDATA, static_cast<void*>(&exchange));
   const CURLcode code = curl().easy_perform(easy);
   set(easy, CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
   set(easy, CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));
@@ -387,7 +437,7 @@ Result<GetReply> HttpGet::get(const GetRequest& request,
   }
   Easy easy = handles_->take();
   set_options(easy.get(), handles_->options);
-  Exchange exchange{.body = body, .stop = stop};
+  Exchange exchange{.body = body, .stop = stop, .reading_rate = handles_->options.reading_rate};
   std::string url = request.url;
   const auto first = split_url(url);
   exchange.own = first ? reach_of(first->host) : Reach::kNetwork;

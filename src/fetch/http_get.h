@@ -50,6 +50,10 @@ struct HttpOptions {
   Duration stall_timeout = std::chrono::seconds(30);
   std::uint64_t stall_bytes = 256;
   std::string authorities{};  ///< A PEM file; empty: those of the system.
+  /// At which each connection is read, where that is known [bytes/s]; 0: as fast as it comes. The
+  /// system then buffers no more of an answer than that rate needs: more would come at the full
+  /// rate of the link, and whatever else the host is sent would wait behind it.
+  std::uint64_t reading_rate = 0;
 };
 
 /// Reads by HTTP and HTTPS, with libcurl: proxies by http_proxy, https_proxy and no_proxy, logins

@@ -5,6 +5,9 @@
 
 #include "fetch/test_source.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 namespace heddle::fetch {
 namespace {
 
@@ -65,6 +68,42 @@ TEST_F(HttpGetTest, TellsOfOtherAnswers) {
   EXPECT_EQ(got->reply.status, 429);
   EXPECT_EQ(got->reply.problem, "slow down");
   EXPECT_EQ(got->reply.retry_after, std::chrono::seconds(7));
+}
+
+/// What the system buffers at most of what comes from that port of this machine; 0: no connection.
+int buffered_from(std::uint16_t port) {
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+        peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) {
+      int buffer = 0;
+      size = sizeof(buffer);
+      return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, &size) == 0 ? buffer : 0;
+    }
+  }
+  return 0;
+}
+
+TEST_F(HttpGetTest, WhatIsReadSlowlyIsBufferedLittle) {
+  const auto buffered_at = [&](std::uint64_t rate) {
+    const TestServer server([](const std::string&) { return said("200 OK", "hello"); });
+    const auto port =
+        static_cast<std::uint16_t>(std::stoi(server.url().substr(server.url().rfind(':') + 1)));
+    HttpOptions options = quick().http;
+    options.reading_rate = rate;
+    HttpGet http(options);
+    int buffer = 0;
+    const auto body = [&](const GetReply&, std::span<const std::byte>) -> Result<Next> {
+      buffer = buffered_from(port);
+      return Next::kMore;
+    };
+    EXPECT_TRUE(http.get({.url = server.url()}, body, stop.get_token()).has_value());
+    return buffer;
+  };
+  const int usual = buffered_at(0);
+  EXPECT_EQ(buffered_at(100'000), 2 * 32 * 1024) << "the system says twice what it was told";
+  EXPECT_GT(usual, 2 * 32 * 1024);
 }
 
 TEST_F(HttpGetTest, AnotherHostGetsNoCredentials) {

@@ -78,7 +78,7 @@ std::uint64_t body_bytes(const agent::HostModel& model) {
 /// As fetches bring files and know what is there.
 constexpr std::uint64_t kRecordBytes = std::uint64_t{64} << 10U;
 /// Of KV that goes to a whole model, in one piece, as engine::EngineOptions::gather_bytes has it.
-constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 10U;
+constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20U;
 
 /// What of its files the image is made of, in its order.
 Result<std::vector<twin::FileRecord>> records_of(const agent::HostModel& model) {

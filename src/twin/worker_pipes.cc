@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/div_up.h"
 #include "twin/worker.h"
 
 /// What a worker's engine does with models that are stages of a pipeline (engine/pipe.h), and with
@@ -283,8 +284,9 @@ void Worker::perform(const core::GatherKv& command) {
   }
   const std::int64_t most = around_.models.at(command.into).piece_tokens;
   const std::int64_t goal = std::min(command.tokens, sequence.computed);
+  const std::int64_t part = div_up(goal - gathered.asked, std::int64_t{kPiecesAway});
   while (!gathered.failed && gathered.asked < goal && gathered.pieces.size() < kPiecesAway) {
-    const std::int64_t end = std::min(gathered.asked + most, goal);
+    const std::int64_t end = std::min(gathered.asked + std::min(part, most), goal);
     gathered.failed = !kv_.grow(command.into, shadow, end);
     if (!gathered.failed) {
       const StagePiece piece{.number = ++pieces_asked_,

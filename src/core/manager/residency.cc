@@ -82,7 +82,7 @@ void Residency::begin_load(DeviceId device_id,
   LoadOn order{.device = device_id,
                .model = model,
                .basis = {.epoch = device.epoch, .version = device.version},
-               .early = why == LoadReason::kForecast,
+               .early = why == LoadReason::kForecast || why == LoadReason::kGather,
                .due_in = instance.fetched ? due_in(state_, model) : Duration{}};
   for (const HostId peer : instance.peers) {
     order.peers.push_back({.id = peer});

@@ -22,6 +22,10 @@ TEST(Consolidate, TheWholeModelComesToWhereItsFirstStageRuns) {
   core.start_in_stages();
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
   EXPECT_EQ(core.at(kA).why, LoadReason::kGather);
+  for (const ManagerCommand& command : core.commands) {
+    const auto* load = std::get_if<LoadOn>(&command);
+    EXPECT_TRUE(load == nullptr || load->early) << "what requests wait for goes first";
+  }
   const auto why = core.decisions(DecisionKind::kAdd);
   ASSERT_EQ(why.size(), 1U);
   EXPECT_THAT(why[0].why, HasSubstr("it runs in 4 stages until it is here"));
