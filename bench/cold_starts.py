@@ -7,7 +7,7 @@ A cluster for each run, of agents with a cache of their own and `nic: 10MB/s`, a
 loopback, or with --shaped in network namespaces whose links have a tenth more. For
 each number of hosts, medians of the rounds: what the fetch alone takes (M/(sb), with the bytes of the file), the first
 token of a streamed request, that of a warm one, the most that a host fetched before it, in parts of M; medians of the
-time between tokens in the stages and in the whole model, the longest around the move and of all; the 99th percentiles
+time between tokens in the stages and of the last 300, the longest around the move and of all; the 99th percentiles
 of it while a host of the stages fetches the whole model, and after that; the tokens whose KV moved; after how long a
 host has all of it; and the whole answer. With --stay no prefixes are cached, so that the answer ends in the stages.
 
@@ -112,12 +112,12 @@ def moves(gateway):
 
 
 def gaps_of(stream, moved_at):
-    """Between tokens: in the stages, in the whole model, around the move, and all."""
+    """Between tokens: in the stages, around the move, and all."""
     gaps = [(after, after - before) for before, after in zip(stream.times, stream.times[1:])]
     every = [gap for _, gap in gaps]
     if moved_at is None:
-        return every, every, [0.0], every
-    return ([gap for at, gap in gaps if at < moved_at - 1], [gap for at, gap in gaps if at > moved_at],
+        return every, [0.0], every
+    return ([gap for at, gap in gaps if at < moved_at - 1],
             [gap for at, gap in gaps if moved_at - 1 <= at <= moved_at + 0.1], every)
 
 
@@ -131,7 +131,7 @@ def play(weights, files, shaped, hosts, stay):
     """One start: what it took, in words of the docstring."""
     with started(files, shaped, hosts, row(hosts), True, stay) as nodes:
         gateway = nodes.gateways[0]
-        stream, cold = first_token(gateway, 40 if hosts == 1 else 1600)
+        stream, cold = first_token(gateway, 1600)
         fetched = [sum(map(int, re.findall(r"fetched model=model bytes=(\d+)", host.log()))) for host in nodes.hosts]
         began, gathered, moved_at, moved = time.monotonic(), 0.0, None, 0
         if hosts > 1:
@@ -140,13 +140,13 @@ def play(weights, files, shaped, hosts, stay):
         if hosts > 1 and not stay:
             moved, moved_at = wait_until(lambda: moves(gateway), 120)[0], time.monotonic()
         stream.text()
-        before, after, around, every = gaps_of(stream, moved_at)
+        before, around, every = gaps_of(stream, moved_at)
         late = [late_of(stream, began, began + gathered), late_of(stream, began + gathered, stream.times[-1])]
         if hosts > 1:
             wait_until(lambda: sum(bool(d["models"]) for d in gateway.call("/api/devices")[2]["devices"]) == 1, 120)
         _, warm = first_token(gateway, 2)
     return {"fetch": weights / hosts / RATE, "cold": cold, "warm": warm, "share": max(fetched) * hosts / weights,
-            "all": sum(fetched) / weights, "token": statistics.median(before or [0]), "after": statistics.median(after or [0]),
+            "all": sum(fetched) / weights, "token": statistics.median(before or [0]), "after": statistics.median(every[-300:]),
             "move": max(around, default=0), "gap": max(every), "moved": moved, "whole": gathered,
             "beside": late[0], "quiet": late[1],
             "answer": stream.times[-1] - stream.times[0] + cold}

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <climits>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -174,7 +173,10 @@ int port_of(const sockaddr_storage& address) {
 
 /// How long a connection is read from what has come, while more is on its way.
 constexpr Duration kReadAhead = std::chrono::milliseconds(20);
-constexpr double kLeastReceived = 32 << 10U;  ///< Less costs packets of odd sizes.
+constexpr double kLeastReceived = 64 << 10U;  ///< Less would not take a packet of loopback.
+/// Systems allow no more to be asked for, unless told otherwise, and themselves find out how much
+/// more is of use. Links that need so much empty their queues soon.
+constexpr double kMostReceived = 208 << 10U;
 
 int on_opened(void* exchange, curl_socket_t socket, curlsocktype /*purpose*/) {
   static_cast<Exchange*>(exchange)->opened.push_back(socket);
@@ -197,9 +199,10 @@ void bound_received(const Exchange& exchange, int local_port) {
     (void)getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size);
     const Duration covered = std::chrono::microseconds(info.tcpi_rtt) + kReadAhead;
     const double bytes =
-        std::clamp(to_seconds(covered) * static_cast<double>(exchange.reading_rate),
-                   kLeastReceived,
-                   static_cast<double>(INT_MAX / 2));
+        std::max(to_seconds(covered) * static_cast<double>(exchange.reading_rate), kLeastReceived);
+    if (bytes > kMostReceived) {
+      return;
+    }
     const int buffer = static_cast<int>(bytes);
     (void)setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
   }

@@ -64,6 +64,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.say(206, content[first : last + 1], ETag=etag, Content_Range=span)
 
 
+class Listener(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # Hosts come with eight connections each: who finds no room tries again after a second.
+
+
 class Site:
     """The files of a folder, {path: content}. Use as a context manager."""
 
@@ -73,8 +78,7 @@ class Site:
         self.faults = []
         self.requests = []
         self.lock = threading.Lock()
-        self.http = http.server.ThreadingHTTPServer((address, port), Handler)
-        self.http.daemon_threads = True
+        self.http = Listener((address, port), Handler)
         self.http.site = self
         self.url = f"http://{address}:{self.http.server_port}"
 
