@@ -78,7 +78,7 @@ struct EngineOptions {
   /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
   bool prefix_cache = false;
   SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
-  /// KV that may be on its way to the whole model of a pipeline at once, of one sequence [bytes]: it
+  /// KV on its way to the whole model of a pipeline at once, of one sequence, at most [bytes]: it
   /// is in memory twice. core::GatherPace asks for less where others wait for it.
   std::size_t gather_bytes = std::size_t{16} << 20U;
   /// On an asynchronous device, enqueue the step after one that recurs before waiting for it.

@@ -1,7 +1,6 @@
 #include "policy/device_queue.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -9,8 +8,6 @@
 namespace heddle::policy {
 namespace {
 
-constexpr double kNewestWeight = 0.2;  // Of a measurement in its average.
-constexpr double kToleratedError = 0.2;
 
 using Index = std::uint32_t;
 
@@ -269,65 +266,6 @@ class Pass {
 QueuePlan plan_queue(const QueueView& view, const QueueOptions& options) {
   HEDDLE_CHECK(options.late_part > 0 && options.ageing > 0);
   return Pass(view, options).run();
-}
-
-std::int64_t growth_reserve(std::span<const KvGroup> kv, std::span<const std::int64_t> lengths) {
-  if (lengths.empty()) {
-    return 0;
-  }
-  const auto batch = static_cast<std::int64_t>(lengths.size());
-  const auto kept = static_cast<std::size_t>(std::max(std::int64_t{1}, batch / kReservedBatchPart));
-  std::int64_t pages = 0;
-  for (const KvGroup& group : kv) {
-    const auto blocks = [&](std::int64_t tokens) {
-      const std::int64_t held = group.window > 0 ? std::min(tokens, group.window) : tokens;
-      return (held + group.tokens_per_block - 1) / group.tokens_per_block;
-    };
-    std::int64_t growth = 0;
-    for (const std::int64_t tokens : lengths.first(kept)) {
-      growth += std::max(std::int64_t{1}, blocks(tokens + kReservedTokens) - blocks(tokens));
-    }
-    pages += (growth + group.blocks_per_page - 1) / group.blocks_per_page;
-  }
-  return pages;
-}
-
-void PrefillSpeed::observe_step(std::size_t engines, std::int64_t tokens, Duration took) {
-  HEDDLE_CHECK(engines >= 1 && took > Duration{});
-  double& average = measured_[std::min(engines, kMostEngines) - 1];
-  const double speed = static_cast<double>(tokens) * 1e9 / static_cast<double>(took.count());
-  average = average == 0.0 ? speed : average + kNewestWeight * (speed - average);
-}
-
-void PrefillSpeed::observe_finish(Duration planned, Duration took) {
-  HEDDLE_CHECK(planned > Duration{});
-  ratios_[ratio_count_++] =
-      static_cast<double>(took.count()) / static_cast<double>(planned.count());
-  if (ratio_count_ < kFinishes) {
-    return;
-  }
-  ratio_count_ = 0;
-  std::sort(ratios_.begin(), ratios_.end());
-  const double median = ratios_[kFinishes / 2];
-  if (median > 0.0 && std::abs(median - 1.0) > kToleratedError) {
-    correction_ /= median;
-  }
-}
-
-double PrefillSpeed::tokens_per_second(std::size_t engines) const {
-  HEDDLE_CHECK(engines >= 1);
-  for (std::size_t n = std::min(engines, kMostEngines); n >= 1; --n) {
-    if (measured_[n - 1] > 0.0) {
-      const double share = static_cast<double>(n) / static_cast<double>(engines);
-      return measured_[n - 1] * share * correction_;
-    }
-  }
-  return guess_ / static_cast<double>(engines) * correction_;
-}
-
-Duration PrefillSpeed::time(std::int64_t tokens, std::size_t engines) const {
-  const double ns = static_cast<double>(tokens) * 1e9 / tokens_per_second(engines);
-  return Duration(static_cast<std::int64_t>(std::ceil(ns)));
 }
 
 }  // namespace heddle::policy

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -92,48 +90,5 @@ struct QueuePlan {
 ///
 /// Pure; independent of the order of `requests` (ties by id). O(n log n).
 [[nodiscard]] QueuePlan plan_queue(const QueueView& view, const QueueOptions& options);
-
-/// A model's running requests for whose growth pages are kept: a quarter of its batch, at least
-/// one, by that many tokens each.
-inline constexpr std::int64_t kReservedBatchPart = 4;
-inline constexpr std::int64_t kReservedTokens = 64;
-
-/// Pages kept back from admission so that the oldest running requests of a model can go on when
-/// memory runs out (Prism 6.2): the blocks that they need for kReservedTokens more, at least one
-/// each, packed. `lengths` [tokens] of its running requests, oldest first. O(batch).
-[[nodiscard]] std::int64_t growth_reserve(std::span<const KvGroup> kv,
-                                          std::span<const std::int64_t> lengths);
-
-/// How fast one model prefills on one device, by how many engines prefill there at once; measured.
-/// A value: copy it, compare it. Not for more than kMostEngines, beyond which the last counts.
-class PrefillSpeed {
- public:
-  static constexpr std::size_t kMostEngines = 16;
-
-  /// `guess` [tokens/s] for one engine alone, used until something is measured; > 0.
-  explicit PrefillSpeed(double guess) : guess_(guess) {}
-
-  /// A step of `engines` >= 1 engines gave this model a full chunk of `tokens` in `took` > 0.
-  void observe_step(std::size_t engines, std::int64_t tokens, Duration took);
-  /// A request's prefill was planned to take `planned` > 0 and took `took`. When the median of the
-  /// last kFinishes is off by more than a fifth, the speed is scaled by it.
-  void observe_finish(Duration planned, Duration took);
-
-  /// [tokens/s] while `engines` >= 1 prefill: the measured average, times the correction. Where
-  /// nothing was measured for that many, the nearest smaller measured number shared out evenly,
-  /// since the GPU time of engines adds up.
-  [[nodiscard]] double tokens_per_second(std::size_t engines) const;
-  /// The prefill of `tokens` >= 1 at that speed, rounded up to a nanosecond.
-  [[nodiscard]] Duration time(std::int64_t tokens, std::size_t engines) const;
-
- private:
-  static constexpr std::size_t kFinishes = 15;
-
-  double guess_;
-  double correction_ = 1.0;
-  std::array<double, kMostEngines> measured_{};  ///< [tokens/s], 0: nothing yet.
-  std::array<double, kFinishes> ratios_{};       ///< took / planned of the last requests.
-  std::size_t ratio_count_ = 0;
-};
 
 }  // namespace heddle::policy

@@ -313,43 +313,5 @@ TEST(PlanQueue, TheLateListHasItsPartUnderEndlessOverload) {
   FAIL() << "the late request was never served";
 }
 
-TEST(GrowthReserve, IsWhatTheOldestQuarterNeedsForSixtyFourTokens) {
-  const std::vector<KvGroup> kv = {{.tokens_per_block = 16, .blocks_per_page = 2}};
-  EXPECT_EQ(growth_reserve(kv, {}), 0);
-  EXPECT_EQ(growth_reserve(kv, std::vector<std::int64_t>{100}), 2) << "4 blocks";
-  const std::vector<std::int64_t> eight(8, 100);
-  EXPECT_EQ(growth_reserve(kv, eight), 4) << "two of eight, 4 blocks each";
-  const std::vector<KvGroup> coarse = {{.tokens_per_block = 256, .blocks_per_page = 1}};
-  EXPECT_EQ(growth_reserve(coarse, std::vector<std::int64_t>{10}), 1) << "at least one block";
-  const std::vector<KvGroup> windowed = {
-      {.tokens_per_block = 16, .blocks_per_page = 1, .window = 64}};
-  EXPECT_EQ(growth_reserve(windowed, std::vector<std::int64_t>{640}), 1);
-}
-
-TEST(PrefillSpeed, SharesAGuessUntilSomethingIsMeasured) {
-  PrefillSpeed speed(10000.0);
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(1), 10000.0);
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(4), 2500.0);
-  EXPECT_EQ(speed.time(1000, 2), 200ms);
-  speed.observe_step(2, 512, 64ms);  // 8000 tokens/s.
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(2), 8000.0);
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(4), 4000.0);
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(1), 10000.0);
-  speed.observe_step(2, 512, 128ms);  // 4000, which counts a fifth.
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(2), 7200.0);
-}
-
-TEST(PrefillSpeed, IsCorrectedWhenPlansAreOffByMoreThanAFifth) {
-  PrefillSpeed speed(1000.0);
-  for (int i = 0; i < 15; ++i) {
-    speed.observe_finish(100ms, i < 7 ? 100ms : 115ms);
-  }
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(1), 1000.0) << "15 % is tolerated";
-  for (int i = 0; i < 15; ++i) {
-    speed.observe_finish(100ms, i < 7 ? 100ms : 200ms);
-  }
-  EXPECT_DOUBLE_EQ(speed.tokens_per_second(1), 500.0);
-}
-
 }  // namespace
 }  // namespace heddle::policy
