@@ -9,6 +9,7 @@
 #include "cli/certs_command.h"
 #include "cli/lab_command.h"
 #include "cli/pull_command.h"
+#include "cli/plan_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "config/reader.h"
@@ -229,6 +230,9 @@ int parse_and_run(int count, char** arguments) {
 
   SimulateOptions simulation;
   add_simulate_command(app, simulation, chosen);
+
+  PlanOptions planning;
+  add_plan_command(app, planning, chosen);
 
   BenchOptions load;
   add_bench_command(app, load, chosen);

@@ -219,6 +219,7 @@ void declare_host(Fields& f, const PerfData& perf, sim::ClusterSpec& cluster) {
   rate(f, {"host_memory", "All copies together."}, host.links.host_memory);
   rate(f, {"disk", "Local disk."}, host.links.disk);
   rate(f, {"spread", "One model through all GPUs."}, host.links.spread);
+  number(f, {"price", "Of the server for an hour; for heddle plan."}, host.price);
   look_up(f, {"platform", "What starting costs."}, perf.platforms, host.startup);
   f.require("platform", "name an entry of platforms.yaml");
   if (host.usable > 1) {

@@ -48,6 +48,7 @@ struct HostSpec {
   std::int64_t cache_bytes = 0;  ///< Host memory for weights.
   LinkRates links{};
   StartupProfile startup{};
+  double price = 0;  ///< Of the server for an hour, in any currency; 0: not known.
 };
 
 struct ClusterSpec {

@@ -41,4 +41,26 @@ struct RequestRow {
   bool cold = false;  ///< No instance of its model served when it came.
 };
 
+/// What a request met of its objective; one that did not complete met nothing.
+struct Met {
+  std::optional<Duration> ttft{};  ///< Its time to the first token, if it completed.
+  std::optional<Duration> tpot{};  ///< Then from one token to the next, where there are two.
+  bool in_time = false;
+  bool in_pace = false;
+
+  [[nodiscard]] bool both() const { return in_time && in_pace; }
+};
+[[nodiscard]] inline Met met(const RequestRow& row, const Objective& objective) {
+  Met met;
+  if (row.finished) {
+    met.ttft = *row.first_token - row.arrival;
+    if (row.output_tokens > 1) {
+      met.tpot = (*row.finished - *row.first_token) / (row.output_tokens - 1);
+    }
+    met.in_time = objective.ttft == Duration{} || *met.ttft <= objective.ttft;
+    met.in_pace = objective.tpot == Duration{} || met.tpot.value_or(Duration{}) <= objective.tpot;
+  }
+  return met;
+}
+
 }  // namespace heddle::sim

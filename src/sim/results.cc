@@ -102,22 +102,18 @@ void Results::add(const RequestRow& row, const Objective& objective) {
   model.cold += row.cold ? 1 : 0;
   Bin& then = bin(row.arrival);
   ++then.arrivals;
-  if (row.finished) {
+  const Met what = met(row, objective);
+  if (what.ttft) {
     ++model.completed;
-    const Duration ttft = *row.first_token - row.arrival;
-    ttft_.add(to_seconds(ttft));
-    Duration tpot{};
-    if (row.output_tokens > 1) {
-      tpot = (*row.finished - *row.first_token) / (row.output_tokens - 1);
-      tpot_.add(to_seconds(tpot));
-    }
-    const bool in_time = objective.ttft == Duration{} || ttft <= objective.ttft;
-    const bool in_pace = objective.tpot == Duration{} || tpot <= objective.tpot;
-    model.ttft_met += in_time ? 1 : 0;
-    model.tpot_met += in_pace ? 1 : 0;
-    model.both_met += in_time && in_pace ? 1 : 0;
-    then.met += in_time && in_pace ? 1 : 0;
+    ttft_.add(to_seconds(*what.ttft));
   }
+  if (what.tpot) {
+    tpot_.add(to_seconds(*what.tpot));
+  }
+  model.ttft_met += what.in_time ? 1 : 0;
+  model.tpot_met += what.in_pace ? 1 : 0;
+  model.both_met += what.both() ? 1 : 0;
+  then.met += what.both() ? 1 : 0;
   if (options_.each) {
     options_.each(row);
   }

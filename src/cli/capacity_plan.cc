@@ -1,0 +1,230 @@
+#include "cli/capacity_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "sim/planes/planes.h"
+#include "sim/results.h"
+#include "sim/world.h"
+
+namespace heddle::cli {
+namespace {
+
+constexpr std::size_t kLateShown = 10;
+
+/// What a run says of one model.
+struct Best {
+  std::optional<Duration> ttft{};
+  std::optional<Duration> tpot{};
+};
+
+void least_of(std::optional<Duration>& least, const std::optional<Duration>& value) {
+  if (value) {
+    least = least ? std::min(*least, *value) : value;
+  }
+}
+
+struct Replayed {
+  PlannedSize size{};
+  std::vector<LateModel> late{};
+};
+
+std::vector<ModelId> most_asked_first(const TraceSummary& summary) {
+  std::vector<ModelId> models;
+  for (std::size_t i = 0; i < summary.models.size(); ++i) {
+    models.emplace_back(i);
+  }
+  const auto rate = [&](ModelId id) { return summary.demand[id.value()].requests_per_second; };
+  std::sort(models.begin(), models.end(), [&](ModelId a, ModelId b) {
+    return std::pair(-rate(a), a) < std::pair(-rate(b), b);
+  });
+  return models;
+}
+
+std::vector<LateModel> late_models(const CapacityQuestion& question,
+                                   const sim::Results& results,
+                                   const std::map<ModelId, Best>& best) {
+  std::vector<LateModel> late;
+  for (std::size_t i = 0; i < results.models().size(); ++i) {
+    const sim::Results::PerModel& counted = results.models()[i];
+    const double met = counted.requests > 0 ? static_cast<double>(counted.both_met) /
+                                                  static_cast<double>(counted.requests)
+                                            : 1;
+    if (met < question.target) {
+      const sim::ModelSpec& spec = question.summary.models[i];
+      const auto found = best.find(ModelId(i));
+      const Best none;
+      const Best& its = found != best.end() ? found->second : none;
+      late.push_back({.model = spec.name,
+                      .attainment = met,
+                      .objective = {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot},
+                      .ttft = its.ttft,
+                      .tpot = its.tpot});
+    }
+  }
+  std::sort(late.begin(), late.end(), [](const LateModel& a, const LateModel& b) {
+    return std::pair(a.attainment, a.model) < std::pair(b.attainment, b.model);
+  });
+  late.resize(std::min(late.size(), kLateShown));
+  return late;
+}
+
+/// Replays the workload on so many servers.
+Result<Replayed> replay(const CapacityQuestion& question,
+                        const sim::HostSpec& server,
+                        std::int64_t servers) {
+  const TraceSummary& summary = question.summary;
+  auto plane = sim::make_plane(question.policy, {.demand = summary.demand});
+  if (!plane) {
+    return plane.error();
+  }
+  auto source = open_trace(question.trace, summary.models, {});
+  if (!source) {
+    return source.error();
+  }
+  sim::AttainmentInterval interval(Instant(question.warmup), summary.span - question.warmup);
+  std::map<ModelId, Best> best;
+  sim::Results results({.warmup = question.warmup, .each = [&](const sim::RequestRow& row) {
+                          const sim::ModelSpec& spec = summary.models[row.model.value()];
+                          const sim::Met met =
+                              sim::met(row, {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot});
+                          interval.add(row.arrival, met.both());
+                          least_of(best[row.model].ttft, met.ttft);
+                          least_of(best[row.model].tpot, met.tpot);
+                        }});
+  const sim::ClusterSpec cluster{
+      .hosts = std::vector<sim::HostSpec>(static_cast<std::size_t>(servers), server),
+      .page_bytes = question.page_bytes};
+  sim::World world(
+      cluster,
+      summary.models,
+      **plane,
+      results,
+      {.in_host_memory = question.warm ? most_asked_first(summary) : std::vector<ModelId>{},
+       .warmup = question.warmup});
+  world.run(**source);
+  results.finish(world);
+  Replayed replayed{.size = {.servers = servers,
+                             .attainment = results.attainment(),
+                             .bounds = interval.bounds(),
+                             .ttft_p99 = results.ttft().at(0.99),
+                             .gpu_hours = results.gpu_seconds() / 3600},
+                    .late = late_models(question, results, best)};
+  for (const sim::Unserved& each : results.end().unserved) {
+    replayed.size.unserved.push_back(summary.models[each.model.value()].name + ": " +
+                                     std::to_string(each.requests) + " requests: " + each.why);
+  }
+  return replayed;
+}
+
+/// The server with more of one thing.
+std::array<std::pair<std::string_view, sim::HostSpec>, 4> richer(const sim::HostSpec& server) {
+  constexpr double kFaster = 10;
+  std::array<std::pair<std::string_view, sim::HostSpec>, 4> all{{
+      {"twice the memory on each GPU", server},
+      {"a network ten times as fast", server},
+      {"links to the GPUs ten times as fast", server},
+      {"GPUs twice as fast", server},
+  }};
+  all[0].second.gpu.memory *= 2;
+  all[1].second.links.nic *= kFaster;
+  for (double* rate : {&all[2].second.links.pcie,
+                       &all[2].second.links.host_memory,
+                       &all[2].second.links.nvlink,
+                       &all[2].second.links.spread}) {
+    *rate *= kFaster;
+  }
+  all[3].second.gpu.flops *= 2;
+  all[3].second.gpu.bandwidth *= 2;
+  return all;
+}
+
+/// What lacks on so many servers.
+Result<std::vector<Relief>> reliefs_of(const CapacityQuestion& question,
+                                       const sim::HostSpec& server,
+                                       std::int64_t servers) {
+  std::vector<Relief> reliefs;
+  for (const auto& [what, rich] : richer(server)) {
+    const Result<Replayed> replayed = replay(question, rich, servers);
+    if (!replayed) {
+      return replayed.error();
+    }
+    reliefs.push_back({.what = what, .attainment = replayed->size.attainment});
+  }
+  std::sort(reliefs.begin(), reliefs.end(), [](const Relief& a, const Relief& b) {
+    return std::pair(-a.attainment, a.what) < std::pair(-b.attainment, b.what);
+  });
+  return reliefs;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> scan_sizes(std::int64_t most,
+                                     const std::function<bool(std::int64_t)>& meets) {
+  std::vector<std::int64_t> sizes;
+  std::int64_t small = 0;
+  std::int64_t large = 1;
+  for (;; large = std::min(2 * large, most)) {
+    sizes.push_back(large);
+    if (meets(large)) {
+      break;
+    }
+    small = large;
+    if (large == most) {
+      return sizes;
+    }
+  }
+  for (std::int64_t size = small + 1; size < large; ++size) {
+    sizes.push_back(size);
+    (void)meets(size);
+  }
+  return sizes;
+}
+
+Result<std::vector<KindPlan>> plan_capacity(
+    const CapacityQuestion& question,
+    const std::function<void(const sim::HostSpec&, std::int64_t)>& progress) {
+  std::vector<KindPlan> plans;
+  for (const sim::HostSpec& server : question.kinds) {
+    KindPlan plan{.server = server};
+    std::map<std::int64_t, Replayed> replayed;
+    std::optional<Error> failure;
+    const std::vector<std::int64_t> sizes = scan_sizes(question.most, [&](std::int64_t servers) {
+      progress(server, servers);
+      Result<Replayed> run = failure ? *failure : replay(question, server, servers);
+      if (!run) {
+        failure = run.error();
+        return true;
+      }
+      const bool meets = run->size.attainment >= question.target;
+      replayed[servers] = std::move(run).value();
+      return meets;
+    });
+    if (failure) {
+      return *failure;
+    }
+    for (auto& [servers, run] : replayed) {
+      plan.sizes.push_back(run.size);
+    }
+    for (std::size_t i = plan.sizes.size(); i-- > 0;) {
+      plan.least = plan.sizes[i].attainment >= question.target ? std::optional(i) : plan.least;
+      plan.sure = plan.sizes[i].bounds.low >= question.target ? std::optional(i) : plan.sure;
+    }
+    if (!plan.least) {
+      plan.late = replayed.rbegin()->second.late;
+    } else if (*plan.least > 0) {
+      progress(server, plan.sizes[*plan.least - 1].servers);
+      auto reliefs = reliefs_of(question, server, plan.sizes[*plan.least - 1].servers);
+      if (!reliefs) {
+        return reliefs.error();
+      }
+      plan.reliefs = std::move(reliefs).value();
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,39 @@
+#include "cli/capacity_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::cli {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+/// The sizes that are looked at where those from `enough` on are.
+Sizes scanned(std::int64_t most, std::int64_t enough) {
+  return scan_sizes(most, [&](std::int64_t size) { return size >= enough; });
+}
+
+TEST(ScanSizes, DoublesAndThenLeavesNothingOut) {
+  EXPECT_EQ(scanned(64, 1), (Sizes{1}));
+  EXPECT_EQ(scanned(64, 2), (Sizes{1, 2}));
+  EXPECT_EQ(scanned(64, 3), (Sizes{1, 2, 4, 3}));
+  EXPECT_EQ(scanned(64, 6), (Sizes{1, 2, 4, 8, 5, 6, 7}));
+}
+
+TEST(ScanSizes, EndsAtTheMost) {
+  EXPECT_EQ(scanned(6, 6), (Sizes{1, 2, 4, 6, 5}));
+  EXPECT_EQ(scanned(6, 9), (Sizes{1, 2, 4, 6}));
+  EXPECT_EQ(scanned(1, 9), (Sizes{1}));
+}
+
+TEST(ScanSizes, MoreThatIsWorseIsSeen) {
+  Sizes asked;
+  const Sizes sizes = scan_sizes(64, [&](std::int64_t size) {
+    asked.push_back(size);
+    return size == 5 || size == 8;
+  });
+  EXPECT_EQ(sizes, asked);
+  EXPECT_EQ(sizes, (Sizes{1, 2, 4, 8, 5, 6, 7}));
+}
+
+}  // namespace
+}  // namespace heddle::cli
