@@ -17,7 +17,7 @@ LAYERS = {
     "policy": [],
     "history": ["policy"],
     "core": ["policy", "ledger", "spec"],
-    "sim": ["policy", "ledger", "spec"],
+    "sim": ["core", "policy", "ledger", "spec"],  # core: the policy `live` is the manager that `heddle serve` runs.
     "device": [],
     "collective": [],
     "memory": ["ledger", "device"],
@@ -148,6 +148,9 @@ TESTED_BY = {
     "planes/heddle_plans.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_value.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_weave.cc": "sim/planes/heddle_test.cc",
+    "planes/live_lives.cc": "sim/planes/live_test.cc",
+    "planes/live_loads.cc": "sim/planes/live_test.cc",
+    "planes/live_requests.cc": "sim/planes/live_test.cc",
     "planes/weaving.cc": "sim/planes/weaver_test.cc",
     "sandbox/channel.cc": "sandbox/sandbox_test.cc",
     "sandbox/inside.cc": "sandbox/sandbox_test.cc",
