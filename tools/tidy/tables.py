@@ -148,6 +148,7 @@ TESTED_BY = {
     "planes/heddle_plans.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_value.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_weave.cc": "sim/planes/heddle_test.cc",
+    "planes/live_guests.cc": "sim/planes/live_test.cc",
     "planes/live_lives.cc": "sim/planes/live_test.cc",
     "planes/live_loads.cc": "sim/planes/live_test.cc",
     "planes/live_requests.cc": "sim/planes/live_test.cc",

@@ -22,9 +22,7 @@ LivePlane::LivePlane(Flags& flags) {
   options_.queue = static_cast<std::int64_t>(flags.number("queue", 512));
   options_.stages = static_cast<std::int64_t>(flags.number("stages", 4));
   preload_ = flags.on("preload", false);
-  if (flags.on("weave", false)) {
-    flags.reject("weave", "the live policy does not play lent memory yet; want 0");
-  }
+  planner.weave = flags.on("weave", false);
 }
 
 // ---- The manager ----
@@ -46,6 +44,7 @@ void LivePlane::begin(const Turn& turn) {
   for (const Gpu& gpu : turn.world.gpus()) {
     gpu_up(turn, gpu.id);
   }
+  tell_peers(turn);
   for (std::size_t i = 0; preload_ && i < turn.world.models().size(); ++i) {
     const bool there = std::ranges::any_of(turn.world.hosts(), [&](const Host& host) {
       return turn.world.cached(host.id, ModelId(i));
@@ -77,6 +76,7 @@ void LivePlane::settle(const Turn& turn) {
       step(turn, next);
     }
     open(turn);
+    tell_guests(turn);
     for (const DeviceId id : std::exchange(touched_, {})) {
       LiveDevice& there = device(id);
       admit(turn, there);

@@ -28,10 +28,12 @@ namespace heddle::sim {
 ///  - Shards of a group come and go together: where one has to leave, all do.
 ///  - What runs in an engine cannot be called back from it, so that requests do not follow their
 ///    model to another place: they end where they are.
+///  - Of lent memory all comes back, or none.
 ///
-/// Flags: `window` and `day` [s], `prewarm`, `replicas`, `pressure`, `value` as under `planner` of
-/// the configuration (1 each); `queue`, as `limits.queue` (512); `stages`, as `coldStartHosts` (4);
-/// `preload` (0): operators ask for what lies in host memory when the world begins.
+/// Flags: `window` and `day` [s], `prewarm`, `replicas`, `pressure`, `value` (1 each) and `weave`
+/// (0) as under `planner` of the configuration; `queue`, as `limits.queue` (512); `stages`, as
+/// `coldStartHosts` (4); `preload` (0): operators ask for what lies in host memory when the world
+/// begins.
 class LivePlane final : public ControlPlane {
  public:
   explicit LivePlane(Flags& flags);
@@ -63,6 +65,11 @@ class LivePlane final : public ControlPlane {
   struct Ordered {
     std::vector<std::pair<DeviceId, ModelId>> places{};  ///< By rank or stage.
     bool early = false;                                  ///< Nobody waits for it.
+  };
+  /// Pages that one GPU lends to KV of a model on another.
+  struct Loan {
+    ReplicaId replica{};    ///< Of the model.
+    std::int64_t told = 0;  ///< Pages, as the manager knows.
   };
   /// Parts of a group or pipeline that were ordered, until all are.
   using Gathering = std::map<std::size_t, core::LoadOn>;
@@ -109,6 +116,12 @@ class LivePlane final : public ControlPlane {
   void bury(const Turn& turn, LiveDevice& device);
   void gpu_up(const Turn& turn, GpuId gpu);
 
+  // live_guests.cc
+  void tell_peers(const Turn& turn);
+  void tell_guests(const Turn& turn);
+  void perform(const Turn& turn, const core::Weave& weave);
+  void perform(const Turn& turn, const core::Unweave& unweave);
+
   // What changes nothing in the world.
   void perform(const Turn& turn, const core::WakeAt& wake);
   void perform(const Turn& turn, const core::Decision& decision);
@@ -116,8 +129,6 @@ class LivePlane final : public ControlPlane {
   void perform(const Turn& /*turn*/, const core::Hold& /*hold*/) {}
   void perform(const Turn& /*turn*/, const core::AdminDone& /*done*/) {}
   void perform(const Turn& /*turn*/, const core::Drained& /*drained*/) {}
-  void perform(const Turn& /*turn*/, const core::Weave& /*weave*/) {}
-  void perform(const Turn& /*turn*/, const core::Unweave& /*unweave*/) {}
 
   [[nodiscard]] LiveDevice& device(DeviceId id) { return devices_.at(map_->gpu(id).value()); }
   [[nodiscard]] const LiveDevice& device(DeviceId id) const {
@@ -146,6 +157,7 @@ class LivePlane final : public ControlPlane {
   std::set<ReplicaId> opening_{};  ///< Of those, that have not begun.
   std::map<std::pair<ModelId, DeviceId>, Gathering> gathering_{};
   std::map<std::pair<DeviceId, ModelId>, core::Decision> noted_{};  ///< In this step.
+  std::map<std::pair<DeviceId, ModelId>, Loan> loans_{};            ///< By who lends.
   std::map<HostId, std::set<ModelId>> images_{};  ///< By host of the world, as the manager knows.
   std::set<HostId> lost_hosts_{};                 ///< Of the world.
   std::optional<Instant> wakes_{};                ///< The manager's.

@@ -15,6 +15,11 @@ constexpr Duration kReports = 100ms;
 /// A worker looks before each of its steps. Here that is when a prompt was read or a request has
 /// ended, of which the world tells, and else after so long.
 constexpr Duration kLook = 100ms;
+/// What a layer waits for the attention of its guests, at a guess.
+constexpr Duration kGuestWait = 20us;
+/// Over so long it is measured how much is read, of which the newest weighs so much.
+constexpr Duration kReadingSeen = 1s;
+constexpr double kNewestReading = 0.2;
 
 /// The step of an engine that reads `tokens` of a prompt and nothing else.
 std::int64_t reading_ps(const StepModel& step, std::int64_t tokens) {
@@ -32,6 +37,16 @@ policy::AdmissionView view_of(const Sequence& sequence, ModelId model) {
 }
 
 }  // namespace
+
+std::int64_t lent_and_empty(const World& world, GpuId host) {
+  std::int64_t pages = 0;
+  for (const ReplicaId id : world.gpu(host).hosts) {
+    const Replica& hot = *world.replica(id);
+    pages += std::max<std::int64_t>(
+        0, hot.lent_pages - world.memory().reserved(hot.guest_kv, ledger::device_pool(host)));
+  }
+  return pages;
+}
 
 /// What admission knows of the device.
 struct LiveDevice::Views {
@@ -139,7 +154,7 @@ LiveDevice::Views LiveDevice::views(const World& world) const {
 /// What the models of the device leave to KV; pages that a load waits for are promised to it.
 std::int64_t LiveDevice::kv_pages_total(const World& world) const {
   const PoolId pool = ledger::device_pool(gpu_);
-  std::int64_t pages = world.free_pages(gpu_);
+  std::int64_t pages = world.free_pages(gpu_) - lent_and_empty(world, gpu_);
   for (const ReplicaId id : world.gpu(gpu_).replicas) {
     const Replica& replica = *world.replica(id);
     pages += replica.kv == LeaseId(0) ? 0 : world.memory().reserved(replica.kv, pool);
@@ -240,6 +255,10 @@ std::vector<LiveDevice::Waiting> LiveDevice::admit(const World& world) {
         queued, {}, [](const core::QueuedPrefill& each) { return std::pair(each.due, each.id); });
     admitted.push_back(waiting_.extract(first->id).mapped());
   }
+  for (const Waiting& each : admitted) {
+    const LiveRequest& request = world.request(each.live);
+    reading_[each.as].sum += prefill(world, each.as, request.prompt + request.generated);
+  }
   return admitted;
 }
 
@@ -271,6 +290,7 @@ std::optional<core::DeviceReport> LiveDevice::report_changes(const World& world)
   if (!residency_changed_ && runs && world.now() < reported_at_ + kReports) {
     return std::nullopt;
   }
+  note_reading(world);
   core::DeviceReport said = report(world);
   told_short_ = said.short_model;
   reported_at_ = world.now();
@@ -280,7 +300,7 @@ std::optional<core::DeviceReport> LiveDevice::report_changes(const World& world)
 
 core::DeviceReport LiveDevice::report(const World& world) const {
   const PoolId pool = ledger::device_pool(gpu_);
-  core::DeviceReport report{.version = version_, .usage = world.memory().ledger().usage(pool)};
+  core::DeviceReport report{.version = version_, .usage = usage(world)};
   for (const auto& [model, resident] : residents_) {
     const Replica* replica = resident.replica ? world.replica(*resident.replica) : nullptr;
     if (replica == nullptr || replica->state == ReplicaPhase::kWaiting) {
@@ -299,10 +319,67 @@ core::DeviceReport LiveDevice::report(const World& world) const {
          .sequences = queued + admitted,
          .sequences_admitted = admitted,
          .complete = replica->serves()});
+    tell_guests(world, *replica, report.models.back());
+    if (replica->engine) {  // Models take turns, so that each one's step is the device's.
+      report.step = std::max(report.step, replica->engine->step());
+    }
   }
   tell_stall(world, report);
   tell_shortage(world, report);
   return report;
+}
+
+/// The worker's ledger: what is lent is none of it.
+ledger::PoolUsage LiveDevice::usage(const World& world) const {
+  const PoolId pool = ledger::device_pool(gpu_);
+  ledger::PoolUsage usage = world.memory().ledger().usage(pool);
+  for (ledger::Share& share : usage.by_kind) {
+    share.held = share.reserved;  // The world tells these apart nowhere.
+  }
+  for (const ReplicaId id : world.gpu(gpu_).hosts) {
+    usage.total -= world.replica(id)->lent_pages;
+  }
+  usage.free -= lent_and_empty(world, gpu_);
+  return usage;
+}
+
+/// What a worker measures of guests once it has some.
+void LiveDevice::tell_guests(const World& world,
+                             const Replica& replica,
+                             core::ResidentReport& report) const {
+  if (const auto found = reading_.find(report.model); found != reading_.end()) {
+    report.reading = found->second.part;
+  }
+  report.lent_pages = replica.lent_pages;
+  if (replica.lent_pages == 0 || !replica.guest_host || !replica.engine) {
+    return;
+  }
+  report.guest_pages =
+      world.memory().reserved(replica.guest_kv, ledger::device_pool(*replica.guest_host));
+  if (report.guest_pages == 0) {
+    return;
+  }
+  std::int64_t context = 0;
+  for (const Sequence& sequence : replica.engine->running_sequences()) {
+    context += sequence.computed;
+  }
+  const StepModel& step = world.step_model(replica.model, world.gpu(gpu_).host);
+  report.attention = Duration(context * step.context_ps() / 1000);
+  report.guest_loss = world.model(replica.model).shape.layers * kGuestWait;
+}
+
+/// The part of the last second or more in which models read prompts.
+void LiveDevice::note_reading(const World& world) {
+  for (auto& [model, reading] : reading_) {
+    const Duration passed = world.now() - reading.since;
+    if (passed < kReadingSeen) {
+      continue;
+    }
+    const double part = std::min(1.0, to_seconds(reading.sum) / to_seconds(passed));
+    reading.part += (reading.since == Instant{} ? 1 : kNewestReading) * (part - reading.part);
+    reading.since = world.now();
+    reading.sum = {};
+  }
 }
 
 void LiveDevice::tell_stall(const World& world, core::DeviceReport& report) const {

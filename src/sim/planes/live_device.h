@@ -91,6 +91,9 @@ class LiveDevice {
   [[nodiscard]] Duration prefill(const World& world, ModelId model, std::int64_t tokens) const;
   [[nodiscard]] double slowdown(const World& world, ModelId model) const;
   [[nodiscard]] core::DeviceReport report(const World& world) const;
+  [[nodiscard]] ledger::PoolUsage usage(const World& world) const;
+  void tell_guests(const World& world, const Replica& replica, core::ResidentReport& report) const;
+  void note_reading(const World& world);
   void tell_shortage(const World& world, core::DeviceReport& report) const;
   void tell_stall(const World& world, core::DeviceReport& report) const;
 
@@ -106,8 +109,18 @@ class LiveDevice {
   std::optional<ReplicaId> stalled_{};
   bool residency_changed_ = false;
   bool counts_changed_ = false;
+  /// Prompts that a model was given to read, which weaving asks for.
+  struct Reading {
+    Instant since{};
+    Duration sum{};
+    double part = 0;  ///< Of the time, lately.
+  };
+  std::map<ModelId, Reading> reading_{};
   Instant reported_at_{};
   ModelId told_short_{};
 };
+
+/// Pages that a GPU lends to KV of models elsewhere, and that hold none.
+[[nodiscard]] std::int64_t lent_and_empty(const World& world, GpuId host);
 
 }  // namespace heddle::sim

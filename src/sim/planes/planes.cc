@@ -81,7 +81,7 @@ constexpr std::array kEntries{
                "pipeline prewarm queue weave window day"},
     PlaneEntry{"live",
                "the manager of a live system, as it decides there",
-               "prewarm replicas pressure value queue stages preload window day",
+               "prewarm replicas pressure value weave queue stages preload window day",
                /*external=*/false},
 };
 
