@@ -113,6 +113,7 @@ class LivePlane final : public ControlPlane {
   // live_lives.cc
   void die(const Turn& turn, DeviceId device);
   void lose_host(const Turn& turn, HostId host, LiveDevice& place);
+  void find_dead(const Turn& turn);
   void bury(const Turn& turn, LiveDevice& device);
   void gpu_up(const Turn& turn, GpuId gpu);
 

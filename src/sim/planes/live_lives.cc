@@ -57,6 +57,15 @@ void LivePlane::bury(const Turn& turn, LiveDevice& place) {
   }
 }
 
+/// The world tells of what was on a GPU that failed before it tells of the GPU.
+void LivePlane::find_dead(const Turn& turn) {
+  for (const LiveDevice& each : devices_) {
+    if (each.up() && !turn.world.gpu(each.gpu()).up) {
+      die(turn, each.id());
+    }
+  }
+}
+
 void LivePlane::gpu_up(const Turn& turn, GpuId gpu) {
   LiveDevice& place = devices_[gpu.value()];
   if (place.up() || !turn.world.gpu(gpu).up) {

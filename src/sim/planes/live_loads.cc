@@ -258,6 +258,7 @@ void LivePlane::perform(const Turn& turn, const core::EvictFrom& evict) {
 }
 
 void LivePlane::gone(const Turn& turn, const Notice& notice) {
+  find_dead(turn);
   const auto found = ordered_.find(notice.replica);
   if (found == ordered_.end()) {
     return;  // It was refused, or its worker has died.

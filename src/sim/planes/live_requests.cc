@@ -50,6 +50,7 @@ void LivePlane::finished(const Turn& turn, const Notice& notice) {
 
 /// An engine of the world has given it up: its eviction was ordered, or its worker has died.
 void LivePlane::came_back(const Turn& turn, const Notice& notice) {
+  find_dead(turn);
   const RequestId id = number_of(turn, notice.request);
   const auto found = requests_.find(id);
   if (found == requests_.end() || !found->second.device) {
