@@ -177,7 +177,6 @@ void LiveMap::place_stages(const World& world, ModelId first) {
   for (std::size_t i = 0; i < lead.of; ++i) {
     const ModelId id(first.value() + i);
     core::ManagerModel stage = entry(world, id);
-    // Other models may come beside it: it has room for a long request all the same.
     for (const auto& [device, gpu] : gpus_) {
       stage.footprints[device] = footprint(id);
     }
