@@ -147,8 +147,13 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
   if (!parsed) {
     return parsed.error();
   }
-  const auto plane =
-      sim::make_plane(parsed->first, {.demand = inputs.summary.demand, .flags = parsed->second});
+  sim::PlaneInputs known{.demand = inputs.summary.demand, .flags = parsed->second};
+  for (const sim::ModelSpec& model : inputs.summary.models) {
+    if (model.external) {
+      known.external.push_back(model.name);
+    }
+  }
+  const auto plane = sim::make_plane(parsed->first, known);
   if (!plane) {
     return plane.error();
   }

@@ -39,7 +39,7 @@ ReplicaId World::start(const StartSpec& spec, Reason reason) {
   }
   note("start", reason, replica);
   ++counts_.starts;
-  ++(spec.serve ? counts_.misses : counts_.prewarms);
+  ++(spec.serve && spec.link_class != LinkClass::kPrewarm ? counts_.misses : counts_.prewarms);
   if (!possible) {
     forget(replica);
     return id;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/manager/models.h"
+
 namespace heddle::core::manager {
 namespace {
 

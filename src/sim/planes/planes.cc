@@ -5,6 +5,7 @@
 #include "sim/planes/dedicated.h"
 #include "sim/planes/heddle.h"
 #include "sim/planes/hydraserve.h"
+#include "sim/planes/live.h"
 #include "sim/planes/muxserve.h"
 #include "sim/planes/prism.h"
 #include "sim/planes/qlm.h"
@@ -78,6 +79,10 @@ constexpr std::array kEntries{
     PlaneEntry{"heddle",
                "of all that the others do, the cheapest that meets the objectives",
                "pipeline prewarm queue weave window day"},
+    PlaneEntry{"live",
+               "the manager of a live system, as it decides there",
+               "prewarm replicas pressure value weave queue stages preload window day",
+               /*external=*/false},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -95,6 +100,7 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     offline_with_flags<WeaverPlane>,
     online<SwapServePlane>,
     online<HeddlePlane>,
+    online<LivePlane>,
 };
 
 }  // namespace
@@ -107,6 +113,12 @@ Result<std::unique_ptr<ControlPlane>> make_plane(std::string_view name, const Pl
   std::string known;
   for (std::size_t i = 0; i < kEntries.size(); ++i) {
     if (kEntries.at(i).name == name) {
+      if (!kEntries.at(i).external && !inputs.external.empty()) {
+        return Error{.code = Code::kInvalidArgument,
+                     .message = "policy " + std::string(name) +
+                                ": an external engine serves model " + inputs.external.front() +
+                                ", which this policy does not play"};
+      }
       Flags flags(inputs.flags);
       std::unique_ptr<ControlPlane> plane = kMakers.at(i)(inputs, flags);
       if (const std::string problem = flags.problem(); !problem.empty()) {
