@@ -29,6 +29,7 @@ class Claims {
 
  private:
   void advance(ModelId model);
+  void claims_changed(ModelId model);
   bool clear_device(const DeviceState& device, ModelId shard);
   bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
   void load_group(ModelId model, DeviceId leader);

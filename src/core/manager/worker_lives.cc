@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/manager/index.h"
+
 namespace heddle::core::manager {
 namespace {
 
@@ -107,7 +109,7 @@ void take_down(const Parts& core, DeviceId device_id, LostPlace place) {
 void adopt(const Parts& core, DeviceId device, const ResidentReport& resident) {
   const auto model = core.state.models.find(resident.model);
   if (model != core.state.models.end() && !model->second.external() &&
-      model->second.config.footprints.contains(device)) {
+      model->second.footprints.contains(device)) {
     core.residency.adopt(device, resident, part_of(core.state, device, model->second));
   }
 }
@@ -162,13 +164,14 @@ void hear(const Parts& core, const WorkerFound& found) {
   if (found.report.usage.total > 0) {  // Else it has said nothing yet: all is free.
     core.devices.usage(found.device, found.report.usage);
   }
-  for (const auto& [id, request] : core.state.requests) {
+  each(core.state.index.lost, [&](RequestId id) {
+    const RequestState& request = core.state.requests.at(id);
     const bool here =
-        request.lost && request.lost->device == found.device && request.lost->epoch == found.epoch;
+        request.lost->device == found.device && request.lost->epoch == found.epoch;
     if (const auto as = here ? runs_as(core.state, found.device, request.model) : std::nullopt) {
       core.queues.found(id, found.device, as);
     }
-  }
+  });
   core.loads.look_again();
 }
 
