@@ -36,7 +36,9 @@ constexpr Duration kLoadTakes = 4s;
 constexpr Duration kBetweenEvents = 200us;
 constexpr std::uint64_t kRunning = 6;  ///< Requests of a device, about.
 
-double micros(Duration span) { return std::chrono::duration<double, std::micro>(span).count(); }
+double micros(Duration span) {
+  return std::chrono::duration<double, std::micro>(span).count();
+}
 
 struct Times {
   std::vector<Duration> spans{};
@@ -67,12 +69,12 @@ class Cluster {
     configuration_.options.planner = plain ? core::PlannerOptions{} : all_parts();
     for (std::uint64_t i = 0; i < devices; ++i) {
       const std::uint64_t host = i / kDevicesOfAHost;
-      configuration_.devices.push_back({.id = device_id(HostId(host + 1), i % kDevicesOfAHost),
-                                        .name = "h" + std::to_string(host + 1) + "/" +
-                                                std::to_string(i % kDevicesOfAHost),
-                                        .pages = host % 2 == 0 ? kPages : kPages * 3 / 5,
-                                        .page_bytes = kPageBytes,
-                                        .kind = static_cast<std::uint32_t>(host % 2 + 1)});
+      configuration_.devices.push_back(
+          {.id = device_id(HostId(host + 1), i % kDevicesOfAHost),
+           .name = "h" + std::to_string(host + 1) + "/" + std::to_string(i % kDevicesOfAHost),
+           .pages = host % 2 == 0 ? kPages : kPages * 3 / 5,
+           .page_bytes = kPageBytes,
+           .kind = static_cast<std::uint32_t>(host % 2 + 1)});
     }
     for (std::uint64_t id = 1; id <= models; ++id) {
       const auto pages = 3'000 + static_cast<std::int64_t>(rng_.below(8'000));
@@ -233,10 +235,8 @@ class Cluster {
   void arrive() {
     const std::uint64_t span = rng_.below(10) < 9 ? 1 + rng_.below(models_ / 2) : models_;
     const ModelId model(1 + rng_.below(span));
-    const core::RequestArrived arrived{.request = RequestId(++requests_),
-                                       .model = model,
-                                       .prompt_tokens = 500,
-                                       .max_tokens = 500};
+    const core::RequestArrived arrived{
+        .request = RequestId(++requests_), .model = model, .prompt_tokens = 500, .max_tokens = 500};
     ++waiting_;
     commands_.clear();
     const Instant began = steady_now();

@@ -238,9 +238,6 @@ void JsonLineReader::read_struct(const Type& type, void* value) {
   expect(type.pair ? "[" : "{");
   bool first = true;
   for (const Field& field : type.fields) {
-    if (!first && !type.pair && rest_.starts_with('}')) {
-      break;  // A log of a version that had no more fields; they are as by default.
-    }
     if (!first) {
       expect(",");
     }

@@ -81,16 +81,6 @@ TEST(JsonLine, IsReadBackAsItWas) {
   }
 }
 
-TEST(JsonLine, FieldsThatAnEarlierVersionLackedAreAsByDefault) {
-  const std::string line = line_of(Whole{.name = "a"});
-  const std::string first = line.substr(0, line.find(",\"took\"")) + "}}";
-  Said said;
-  JsonLineReader reader(first);
-  reader.read(type_of<Said>(), &said);
-  ASSERT_FALSE(reader.finish());
-  EXPECT_EQ(line_of(said), line);
-}
-
 TEST(JsonLine, SaysWhatIsWrongInWhichColumn) {
   EXPECT_EQ(error_of(R"({"Empty":{}})"), "");
   EXPECT_EQ(error_of(R"({"Empty":{}}x)"), "event log, column 13: expected the end, found 'x'");

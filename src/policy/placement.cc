@@ -172,8 +172,7 @@ auto rank_before(const Offer& offer, Duration load) {
 }
 
 auto rank_after(const Offer& offer) {
-  return std::tuple(
-      offer.pressure, offer.victims_pages, -offer.free_pages, offer.placement.device);
+  return std::tuple(offer.pressure, offer.victims_pages, -offer.free_pages, offer.placement.device);
 }
 
 }  // namespace
@@ -206,10 +205,9 @@ Placement choose_placement(std::span<const PlacementDevice> devices,
                            Instant now,
                            Instant waiting_since,
                            const PlacementOptions& options) {
-  return choose_placement(
-      devices, now, waiting_since, options, [](const PlacementDevice& device) {
-        return device.pressure;
-      });
+  return choose_placement(devices, now, waiting_since, options, [](const PlacementDevice& device) {
+    return device.pressure;
+  });
 }
 
 Placement choose_placement(std::span<const PlacementDevice> devices,

@@ -87,15 +87,13 @@ void Catalog::reckon_tokens() {
     if (most.empty()) {
       for (const Seat& seat : model.footprints.seats()) {
         most.resize(std::max<std::size_t>(most.size(), seat.shape + 1), -1);
-        most[seat.shape] =
-            std::max(most[seat.shape], state_.devices.at(seat.device).config.pages);
+        most[seat.shape] = std::max(most[seat.shape], state_.devices.at(seat.device).config.pages);
       }
     }
     model.tokens_max = 0;
     for (std::size_t shape = 0; shape < most.size(); ++shape) {
       if (most[shape] >= 0) {
-        model.tokens_max =
-            std::max(model.tokens_max, tokens_in(model, shapes[shape], most[shape]));
+        model.tokens_max = std::max(model.tokens_max, tokens_in(model, shapes[shape], most[shape]));
       }
     }
   }

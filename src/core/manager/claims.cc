@@ -65,6 +65,10 @@ void Claims::cancel(ModelId model) {
   }
 }
 
+void Claims::look_after(ModelId model, DeviceId leader) {
+  settle(state_, model, leader);
+}
+
 void Claims::advance() {
   each(state_.index.claiming, [this](ModelId id) { advance(id); });
 }

@@ -24,6 +24,8 @@ class Claims {
   void claim(ModelId model, DeviceId leader);
   /// The models that were to leave for it stay.
   void cancel(ModelId model);
+  /// The group that is led from there is looked after, until something happens to it again.
+  void look_after(ModelId model, DeviceId leader);
   /// Goes on with all claims.
   void advance();
 

@@ -50,7 +50,8 @@ struct ManagerModel {
   /// Requests at once that one device should bear; beyond it the model gets another device.
   std::int64_t batch = 32;
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
-  /// The same on all devices of a kind, but for those of `footprints`: a large cluster has few kinds.
+  /// The same on all devices of a kind, but for those of `footprints`: a large cluster has few
+  /// kinds.
   std::map<std::uint32_t, policy::Footprint> on_kinds{};
   /// An external engine serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.

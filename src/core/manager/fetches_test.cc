@@ -44,8 +44,7 @@ TEST(Fetches, GoFromTheLoadUntilTheFilesAreThere) {
   EXPECT_EQ(fetch_time(rig.state, kB, kHost), 14s) << "behind the other";
   rig.fetches.heard({.model = kA, .bytes = 70'000'000, .host = kHost});
   EXPECT_EQ(rig.under_way()[0].bytes, 10'000'000) << "it went faster than was thought";
-  rig.fetches.heard(
-      {.model = kA, .bytes = kFetchedBytes, .host_cached = true, .host = kHost});
+  rig.fetches.heard({.model = kA, .bytes = kFetchedBytes, .host_cached = true, .host = kHost});
   EXPECT_TRUE(rig.under_way().empty());
 }
 

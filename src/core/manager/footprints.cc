@@ -95,7 +95,8 @@ Footprints FootprintMaker::make(const ManagerModel& model) {
   }
   if (list) {  // What is said of a device itself holds there.
     Seats both;
-    std::ranges::set_union(seats, *list, std::back_inserter(both), {}, &Seat::device, &Seat::device);
+    std::ranges::set_union(
+        seats, *list, std::back_inserter(both), {}, &Seat::device, &Seat::device);
     seats = std::move(both);
   }
   return {share(std::move(seats)), std::move(shapes)};

@@ -45,8 +45,8 @@ class Footprints {
   /// The list that models share; null: there are no seats.
   [[nodiscard]] const std::shared_ptr<const Seats>& list() const { return seats_; }
 
-  /// Null: the model cannot be there. O(log n), and O(1) where the device has the place `hint` in the
-  /// list.
+  /// Null: the model cannot be there. O(log n), and O(1) where the device has the place `hint` in
+  /// the list.
   [[nodiscard]] const policy::Footprint* find(DeviceId device, std::size_t hint = SIZE_MAX) const;
   [[nodiscard]] bool contains(DeviceId device) const { return find(device) != nullptr; }
   /// CHECK-fails where the model cannot be.

@@ -127,7 +127,7 @@ std::int64_t kept_pages(const DeviceState& device, const ModelState& model, cons
 
 std::int64_t at_most(const State& state, const DeviceState& device) {
   std::int64_t pages = device.config.pages;
-  if (mixed(state, device)) {
+  if (device.mixed) {
     return std::numeric_limits<std::int64_t>::max();  // Those have rules of their own.
   }
   for (const auto& [id, instance] : device.instances) {
@@ -217,7 +217,8 @@ void reindex(State& state, DeviceId device_id, ModelId id) {
   const Instance* instance = found == device.instances.end() ? nullptr : &found->second;
   put_spot(device, model, instance);
   put(state.index.watched, {device_id, id}, instance != nullptr && watched(*instance));
-  put(state.index.mixed, device_id, mixed(state, device));
+  device.mixed = mixed(state, device);
+  put(state.index.mixed, device_id, device.mixed);
   device.dedicated = is_dedicated(state, device);
   count_use(state, device);
   replace(state, device_id);
@@ -310,7 +311,8 @@ void reindex(State& state) {
       put(state.index.watched, {id, model}, watched(instance));
     }
     stir(state, device);
-    put(state.index.mixed, id, mixed(state, device));
+    device.mixed = mixed(state, device);
+    put(state.index.mixed, id, device.mixed);
     device.dedicated = is_dedicated(state, device);
   }
   for (const auto& [id, device] : state.devices) {
@@ -358,9 +360,8 @@ void check_model(const State& state, ModelId id, const ModelState& model) {
   HEDDLE_CHECK(index.sendable.contains(id) == model.listed.sendable);
   HEDDLE_CHECK(index.in_stages.contains(id) == model.listed.in_stages);
   HEDDLE_CHECK(index.doubled.contains(id) == model.listed.doubled);
-  const auto unsaid = std::ranges::count_if(model.waiting, [&](const auto& entry) {
-    return !state.requests.at(entry.second).held;
-  });
+  const auto unsaid = std::ranges::count_if(
+      model.waiting, [&](const auto& entry) { return !state.requests.at(entry.second).held; });
   HEDDLE_CHECK(std::cmp_equal(model.unsaid, unsaid));
 }
 
@@ -371,7 +372,8 @@ void check_device(const State& state, DeviceId id, const DeviceState& device) {
   HEDDLE_CHECK(index.alone.contains(id) == device.alone.has_value());
   HEDDLE_CHECK(index.lending.contains(id) == !device.guests.empty());
   HEDDLE_CHECK(index.lacking.contains(id) == lacking(device));
-  HEDDLE_CHECK(index.mixed.contains(id) == mixed(state, device));
+  HEDDLE_CHECK(device.mixed == mixed(state, device));
+  HEDDLE_CHECK(index.mixed.contains(id) == device.mixed);
   HEDDLE_CHECK(device.use == use_of(state, device));
   HEDDLE_CHECK(device.at_most == at_most(state, device));
   HEDDLE_CHECK(device.dedicated == dedicated(state, device));

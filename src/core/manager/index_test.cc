@@ -71,7 +71,7 @@ TEST(Index, AGroupIsStirredByWhatHappensToItsDevices) {
   TestState core(2);
   core.add_group();
   core.serve_group();
-  core.residency.look_after(kGroup, kDevice);
+  core.claims.look_after(kGroup, kDevice);
   EXPECT_TRUE(core.state.index.stirred.empty());
   core.residency.forget(kOther, kShard);
   EXPECT_TRUE(core.state.index.stirred.contains({kGroup, kDevice}));

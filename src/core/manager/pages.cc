@@ -25,9 +25,8 @@ std::int64_t tokens_in(const ModelState& model,
   if (policy::pages_to_load(footprint) > pages) {
     return 0;
   }
-  return policy::tokens_that_fit(footprint.kv,
-                                 pages - footprint.image_pages - footprint.overhead_pages,
-                                 model.config.context);
+  return policy::tokens_that_fit(
+      footprint.kv, pages - footprint.image_pages - footprint.overhead_pages, model.config.context);
 }
 
 std::int64_t pages_of(const State& state,

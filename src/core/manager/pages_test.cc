@@ -19,7 +19,7 @@ using test::TestState;
 
 TEST(Pages, AModelHoldsItsWeightsItsKvAndWhatItNeedsOfAWorkspace) {
   TestState core;
-  core.set_overhead_pages(kA, kDevice, 3);
+  set_overhead_pages(core, kA, kDevice, 3);
   EXPECT_EQ(pages_of(core.state, core.device(), kA), 8 + 3 + 1) << "before it is there";
   EXPECT_EQ(pages_of(core.state, core.device(), kA, 2), 8 + 1 + 1) << "beside one of two pages";
   EXPECT_EQ(pages_of(core.state, core.device(), kA, 5), 8 + 1);
@@ -91,7 +91,7 @@ TEST(Pages, AGroupLeavesNothingAndStagedShardsDo) {
 TEST(Pages, TheLongestRequestIsWhatFitsBesideTheWeightsUpToTheContext) {
   TestState core;
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 12 * 8);
-  core.set_overhead_pages(kA, kDevice, 2);
+  set_overhead_pages(core, kA, kDevice, 2);
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 10 * 8);
   core.model(kA).config.context = 50;
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 50);
@@ -106,7 +106,7 @@ TEST(Pages, WhatIsNotKnownThereHasNoTokens) {
   EXPECT_EQ(tokens_max(core.state, kUnknown), 0);
   EXPECT_EQ(tokens_max(core.state, kEngine, kOther), 0);
   EXPECT_EQ(tokens_max(core.state, kEngine), 1000) << "its own affair";
-  core.set_image_pages(kEngine, kDevice, 21);
+  set_image_pages(core, kEngine, kDevice, 21);
   EXPECT_EQ(tokens_max(core.state, kEngine), 0);
 }
 

@@ -65,8 +65,7 @@ Field field_for(const State& state, ModelId id, std::int64_t need) {
   const LoadTimes load_times(state, model);
   for (const Seat& seat : model.footprints.seats()) {
     const DeviceState& device = state.devices.at(seat.device);
-    const std::int64_t room =
-        rooms.on(model.footprints.shapes()[seat.shape], device.config.pages);
+    const std::int64_t room = rooms.on(model.footprints.shapes()[seat.shape], device.config.pages);
     if (need > room) {
       field.fits_elsewhere = std::max(field.fits_elsewhere, room);
       continue;
@@ -128,7 +127,13 @@ Placement choose_among(const State& state,
                        Instant since,
                        const PlacementOptions& options) {
   for (PlacementDevice& place : places) {
-    weigh(state, state.devices.at(place.id), place);
+    const bool for_nothing = place.free_pages >= place.need_pages &&
+                             std::ranges::none_of(place.residents, [](const auto& resident) {
+                               return resident.displaced || resident.runs_alone;
+                             });
+    if (!for_nothing) {  // Else nobody loses anything.
+      weigh(state, state.devices.at(place.id), place);
+    }
   }
   return policy::choose_placement(
       places, state.now, since, options, [&](const PlacementDevice& place) {
@@ -161,12 +166,12 @@ std::optional<Placement> choose_load(const State& state,
 
 ReplicaChoice choose_replica(const State& state, ModelId model) {
   const Field field = field_beside(state, model);
-  auto placement = choose_load(
-      state,
-      model,
-      field,
-      state.now,
-      {.drain_after = state.options.drain_after, .load = field.load_takes});
+  auto placement =
+      choose_load(state,
+                  model,
+                  field,
+                  state.now,
+                  {.drain_after = state.options.drain_after, .load = field.load_takes});
   return {.placement = placement.value_or(Placement{}), .load_takes = field.load_takes};
 }
 
@@ -249,10 +254,8 @@ void PlaceSearch::conclude(Waiting& waiting, Instant now) {
 std::optional<PlaceSearch::Look> PlaceSearch::look(ModelId id,
                                                    Instant since,
                                                    const DeviceState& device) const {
-  const Placement one = alone(outline(state_, device, id),
-                              state_.now,
-                              since,
-                              {.drain_after = state_.options.drain_after});
+  const Placement one = alone(
+      outline(state_, device, id), state_.now, since, {.drain_after = state_.options.drain_after});
   if (one.outcome != PlacementOutcome::kWait && one.outcome != PlacementOutcome::kNever) {
     return std::nullopt;
   }

@@ -55,7 +55,7 @@ class PlaceSearch {
     std::uint64_t seen = 0;  ///< Of Index::changed, counted from the first there ever was.
     std::int64_t need = 0;
     Instant since{};
-    Instant next{};  ///< Time changes nothing before.
+    Instant next{};             ///< Time changes nothing before.
     std::vector<Look> looks{};  ///< By device.
     PlaceChoice choice{};
   };

@@ -328,10 +328,6 @@ void Residency::move(DeviceId device, ModelId model, std::optional<DeviceId> to)
   changed(device, model);
 }
 
-void Residency::look_after(ModelId model, DeviceId leader) {
-  settle(state_, model, leader);
-}
-
 void Residency::decay_peaks() {
   for (auto& [id, device] : state_.devices) {
     for (auto& [model, here] : device.instances) {

@@ -102,8 +102,6 @@ class Residency {
   void spare(DeviceId device, ModelId model, bool spare);
   /// It goes as soon as it serves there; nullopt: it stays.
   void move(DeviceId device, ModelId model, std::optional<DeviceId> to);
-  /// Somebody looks after the group that is led from there, until something happens to it again.
-  void look_after(ModelId model, DeviceId leader);
   /// A period has passed: the most KV pages that instances had lately falls, or is what they have.
   void decay_peaks();
 

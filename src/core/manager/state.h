@@ -145,9 +145,9 @@ struct ModelState {
   std::size_t frozen = 0;  ///< Requests that stand still with it.
 
   // Written by the index.
-  std::vector<Spot> spots{};     ///< Where it is, ascending by device.
-  std::vector<DeviceId> plans{}; ///< Devices whose DrainPlan is for it.
-  bool waits = false;            ///< Some requests do.
+  std::vector<Spot> spots{};      ///< Where it is, ascending by device.
+  std::vector<DeviceId> plans{};  ///< Devices whose DrainPlan is for it.
+  bool waits = false;             ///< Some requests do.
   Listed listed{};
 
   /// What it needs on the device; null: it cannot be there.
@@ -327,12 +327,14 @@ struct DeviceState {
 
   // Written by the index.
   DeviceUse use = DeviceUse::kNone;
-  Instant used_since{};                 ///< It is that since then.
-  std::array<Duration, 3> used{};       ///< Before, by use.
-  std::optional<ModelId> planned_for{}; ///< Of its plan, as ModelState::plans has it.
-  /// A load has no more than these at once, whatever leaves for it: what runs, comes and goes stays.
+  Instant used_since{};                  ///< It is that since then.
+  std::array<Duration, 3> used{};        ///< Before, by use.
+  std::optional<ModelId> planned_for{};  ///< Of its plan, as ModelState::plans has it.
+  /// A load has no more than these at once, whatever leaves for it: what runs, comes and goes
+  /// stays.
   std::int64_t at_most = 0;
   bool dedicated = false;  ///< As groups.h has it.
+  bool mixed = false;      ///< It is in Index::mixed.
 };
 
 inline const policy::Footprint* ModelState::need_on(const DeviceState& device) const {

@@ -94,7 +94,9 @@ class Table {
     mixed ^= mixed >> 32U;
     return static_cast<std::size_t>(mixed) & (slots_.size() - 1);
   }
-  [[nodiscard]] std::size_t next(std::size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  [[nodiscard]] std::size_t next(std::size_t slot) const {
+    return (slot + 1) & (slots_.size() - 1);
+  }
   [[nodiscard]] std::size_t slot_of(Key key) const {
     if (slots_.empty()) {
       return kNone;

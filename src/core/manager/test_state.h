@@ -83,23 +83,6 @@ class TestState {
     configure();
   }
 
-  /// What the model needs there, to change it; nobody is told.
-  policy::Footprint need(ModelId id, DeviceId device = kDevice) {
-    return model(id).footprints.at(device);
-  }
-  void set_need(ModelId id, DeviceId device, const policy::Footprint& footprint) {
-    model(id).footprints.put(device, footprint);
-  }
-  void set_image_pages(ModelId id, DeviceId device, std::int64_t pages) {
-    policy::Footprint changed = need(id, device);
-    changed.image_pages = pages;
-    set_need(id, device, changed);
-  }
-  void set_overhead_pages(ModelId id, DeviceId device, std::int64_t pages) {
-    policy::Footprint changed = need(id, device);
-    changed.overhead_pages = pages;
-    set_need(id, device, changed);
-  }
   /// A model more, sharded over each two devices.
   void add_group() {
     ManagerModel all = new_model(kGroup, "sharded");
@@ -259,20 +242,20 @@ class TestState {
   Claims claims{state, out, residency, loading, plans};
   PlaceSearch search{state};
   Parts all_parts{.state = state,
-              .out = out,
-              .catalog = catalog,
-              .demand = demand,
-              .queues = queues,
-              .tickets = tickets,
-              .attempts = attempts,
-              .devices = devices,
-              .guests = guests,
-              .fetches = fetches,
-              .residency = residency,
-              .shortages = shortages,
-              .loads = loading,
-              .plans = plans,
-              .claims = claims,
+                  .out = out,
+                  .catalog = catalog,
+                  .demand = demand,
+                  .queues = queues,
+                  .tickets = tickets,
+                  .attempts = attempts,
+                  .devices = devices,
+                  .guests = guests,
+                  .fetches = fetches,
+                  .residency = residency,
+                  .shortages = shortages,
+                  .loads = loading,
+                  .plans = plans,
+                  .claims = claims,
                   .search = search};
   Fresh parts{*this};
 
@@ -306,6 +289,24 @@ class TestState {
     return found;
   }
 };
+
+/// The model needs this there instead; nobody is told.
+inline void set_need(TestState& core,
+                     ModelId id,
+                     DeviceId device,
+                     const policy::Footprint& footprint) {
+  core.model(id).footprints.put(device, footprint);
+}
+inline void set_image_pages(TestState& core, ModelId id, DeviceId device, std::int64_t pages) {
+  policy::Footprint changed = core.model(id).footprints.at(device);
+  changed.image_pages = pages;
+  set_need(core, id, device, changed);
+}
+inline void set_overhead_pages(TestState& core, ModelId id, DeviceId device, std::int64_t pages) {
+  policy::Footprint changed = core.model(id).footprints.at(device);
+  changed.overhead_pages = pages;
+  set_need(core, id, device, changed);
+}
 
 inline Fresh::operator const Parts&() const {
   reindex(core_.state);

@@ -27,9 +27,8 @@ bool gone(const State& state, ModelId id, const ModelState& model) {
 
 bool serves(const State& state, const ModelState& model) {
   return std::ranges::any_of(forms(model), [&](ModelId form) {
-    return std::ranges::any_of(state.models.at(form).spots, [](const Spot& spot) {
-      return spot.instance->is<Serving>();
-    });
+    return std::ranges::any_of(state.models.at(form).spots,
+                               [](const Spot& spot) { return spot.instance->is<Serving>(); });
   });
 }
 

@@ -49,8 +49,8 @@ policy::ResidentView resident_view(const State& state,
   const bool alone = model.grouped() && !here.staged() && !of_cut(state, id);
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
   return {.model = id,
-          .pages = alone ? device.config.pages
-                         : pages_of(device, state.models.at(id), &here, workspace),
+          .pages =
+              alone ? device.config.pages : pages_of(device, state.models.at(id), &here, workspace),
           .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
           .last_used = users.last_used,
           .serving_since = instance.serving_since,

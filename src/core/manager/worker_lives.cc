@@ -166,8 +166,7 @@ void hear(const Parts& core, const WorkerFound& found) {
   }
   each(core.state.index.lost, [&](RequestId id) {
     const RequestState& request = core.state.requests.at(id);
-    const bool here =
-        request.lost->device == found.device && request.lost->epoch == found.epoch;
+    const bool here = request.lost->device == found.device && request.lost->epoch == found.epoch;
     if (const auto as = here ? runs_as(core.state, found.device, request.model) : std::nullopt) {
       core.queues.found(id, found.device, as);
     }

@@ -31,8 +31,8 @@ policy::KvModel kv_model(const State& state,
           .bytes = (pages_of(state, device, id, workspace) - instance.kv_pages) *
                    static_cast<std::int64_t>(device.config.page_bytes),
           .at = {device.config.id},
-          .movable = !model.external() && !model.removed && !model.config.pin && model.spots.size() == 1 &&
-                     instance.is<Serving>() && instance.complete};
+          .movable = !model.external() && !model.removed && !model.config.pin &&
+                     model.spots.size() == 1 && instance.is<Serving>() && instance.complete};
 }
 
 /// Carries out a move off a device where requests wait for memory, unless it costs more than the

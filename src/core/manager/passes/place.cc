@@ -23,9 +23,11 @@ constexpr Duration kDevicesStart = 10s;
 /// one that starts first would get whatever is to be there from the beginning.
 bool waits_for_devices(const State& state, const ModelState& model) {
   return model.waiting.empty() && model.frozen == 0 && state.now < state.began + kDevicesStart &&
-         std::ranges::any_of(model.footprints.seats(), [&](const Seat& seat) {
-           return state.devices.at(seat.device).epoch == WorkerEpoch{};
-         });
+         std::ranges::any_of(
+             model.footprints.seats(),
+             [&](const Seat& seat) {
+               return state.devices.at(seat.device).epoch == WorkerEpoch{};
+             });
 }
 
 /// Since when requests stand still with their external engine.
@@ -108,9 +110,8 @@ bool may_come(const Parts& core,
     return true;
   }
   const ModelState& model = core.state.models.at(id);
-  core.attempts.give_up(id,
-                        {Code::kUnavailable, why_never(core.state, model, placement.reason)},
-                        fits_elsewhere);
+  core.attempts.give_up(
+      id, {Code::kUnavailable, why_never(core.state, model, placement.reason)}, fits_elsewhere);
   return false;
 }
 

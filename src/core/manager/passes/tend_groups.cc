@@ -83,7 +83,7 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
 void tend_groups(const Parts& core) {
   each(core.state.index.stirred, [&](const std::pair<ModelId, DeviceId>& group) {
     const auto [id, leader] = group;
-    core.residency.look_after(id, leader);
+    core.claims.look_after(id, leader);
     const auto model = core.state.models.find(id);
     if (model != core.state.models.end() && model->second.config.groups.contains(leader)) {
       tend_group(core, id, leader);
