@@ -69,6 +69,7 @@ inline void fields(Fields& v, ManagerModel& x) {
   v(14, "fetched", x.fetched);
   v(15, "cut_of", x.cut_of);
   v(16, "stages", x.stages);
+  v(17, "on_kinds", x.on_kinds);
 }
 
 inline void fields(Fields& v, ManagerDevice& x) {
@@ -78,6 +79,7 @@ inline void fields(Fields& v, ManagerDevice& x) {
   v(3, "pages", x.pages, kCount);
   v(4, "page_bytes", x.page_bytes);
   v(5, "in_host_memory", x.in_host_memory);
+  v(6, "kind", x.kind);
 }
 
 inline void fields(Fields& v, PlannerOptions& x) {

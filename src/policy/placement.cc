@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <tuple>
 #include <utility>
 
@@ -19,8 +20,12 @@ struct Offer {
   double lost = 0;  ///< Worth of the victims, and of what cannot run meanwhile [s].
   Duration missing{};
   bool short_of_pages = false;
-  double pressure = 0;
+  double pressure = 0;  ///< Once it was asked.
   std::int64_t free_pages = 0;
+  [[nodiscard]] bool takes() const {
+    return placement.outcome != PlacementOutcome::kWait &&
+           placement.outcome != PlacementOutcome::kNever;
+  }
 };
 
 Offer offer_of(const PlacementDevice& device,
@@ -30,7 +35,6 @@ Offer offer_of(const PlacementDevice& device,
   Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
               .missing = device.missing,
               .short_of_pages = device.short_of_pages,
-              .pressure = device.pressure,
               .free_pages = device.free_pages};
   for (const ResidentView& victim : victims) {
     offer.placement.victims.push_back(victim.model);
@@ -154,8 +158,9 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
 /// Parts of a load that are worth losing for a better place.
 constexpr double kLostLoad = 0.1;
 
-/// Lower is better. Outcomes and reasons are declared in order of preference.
-auto rank(const Offer& offer, Duration load) {
+/// Lower is better. Outcomes and reasons are declared in order of preference. What is told before
+/// KV pressure is.
+auto rank_before(const Offer& offer, Duration load) {
   const double step = kLostLoad * to_seconds(load);
   const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
   const double missing = to_seconds(offer.missing);
@@ -163,11 +168,11 @@ auto rank(const Offer& offer, Duration load) {
                     offer.short_of_pages,
                     weighed ? std::floor((offer.lost + missing) / step) : missing,
                     weighed ? PlacementReason::kFreePages : offer.placement.reason,
-                    offer.victims_queue,
-                    offer.pressure,
-                    offer.victims_pages,
-                    -offer.free_pages,
-                    offer.placement.device);
+                    offer.victims_queue);
+}
+
+auto rank_after(const Offer& offer) {
+  return std::tuple(offer.pressure, offer.victims_pages, -offer.free_pages, offer.placement.device);
 }
 
 }  // namespace
@@ -200,7 +205,19 @@ Placement choose_placement(std::span<const PlacementDevice> devices,
                            Instant now,
                            Instant waiting_since,
                            const PlacementOptions& options) {
+  return choose_placement(devices, now, waiting_since, options, [](const PlacementDevice& device) {
+    return device.pressure;
+  });
+}
+
+Placement choose_placement(std::span<const PlacementDevice> devices,
+                           Instant now,
+                           Instant waiting_since,
+                           const PlacementOptions& options,
+                           const std::function<double(const PlacementDevice&)>& pressure_of) {
   std::optional<Offer> best;
+  const PlacementDevice* best_device = nullptr;
+  bool best_told = false;  // Its pressure.
   std::optional<Instant> retry_at;
   for (const PlacementDevice& device : devices) {
     HEDDLE_CHECK(device.need_pages > 0);
@@ -209,8 +226,19 @@ Placement choose_placement(std::span<const PlacementDevice> devices,
     if (chance && (!retry_at || *chance < *retry_at)) {
       retry_at = chance;
     }
-    if (!best || rank(offer, options.load) < rank(*best, options.load)) {
+    const auto order = best ? rank_before(offer, options.load) <=> rank_before(*best, options.load)
+                            : std::partial_ordering::less;
+    const bool even = best && order == 0 && offer.takes();
+    if (even) {
+      best->pressure = best_told ? best->pressure : pressure_of(*best_device);
+      offer.pressure = pressure_of(device);
+    }
+    if (order < 0 || (order == 0 && rank_after(offer) < rank_after(*best))) {
       best = std::move(offer);
+      best_device = &device;
+      best_told = even;
+    } else {
+      best_told = best_told || even;
     }
   }
   if (!best) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -82,5 +83,13 @@ struct Placement {
                                          Instant now,
                                          Instant waiting_since,
                                          const PlacementOptions& options);
+
+/// The same where devices do not say their pressure: it is asked of those between which it decides.
+[[nodiscard]] Placement choose_placement(
+    std::span<const PlacementDevice> devices,
+    Instant now,
+    Instant waiting_since,
+    const PlacementOptions& options,
+    const std::function<double(const PlacementDevice&)>& pressure_of);
 
 }  // namespace heddle::policy

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 
@@ -16,6 +17,13 @@ namespace {
 constexpr std::int64_t kDays = 8;
 /// Of the planner, over which a model's load is averaged.
 constexpr std::int64_t kPeriodsSeen = 10;
+
+/// Without what Footprints have instead.
+ManagerModel configured_as(ManagerModel model) {
+  model.footprints.clear();
+  model.on_kinds.clear();
+  return model;
+}
 
 policy::DemandMeter new_meter(Instant now, const PlannerOptions& planner) {
   const policy::ForecastOptions options =
@@ -32,20 +40,25 @@ void Catalog::configure(const Configure& configure) {
   for (const ManagerDevice& device : configure.devices) {
     state_.devices[device.id].config = device;
   }
-  std::erase_if(state_.devices, [&](const auto& entry) {
+  std::set<DeviceId> there;
+  for (const ManagerDevice& device : configure.devices) {
+    there.insert(device.id);
+  }
+  state_.devices.erase_if([&](const auto& entry) {
     const DeviceState& device = entry.second;
-    return !device.up && device.instances.empty() && device.guests.empty() && !leads(entry.first) &&
-           std::ranges::find(configure.devices, entry.first, &ManagerDevice::id) ==
-               configure.devices.end();
+    return !there.contains(entry.first) && !device.up && device.instances.empty() &&
+           device.guests.empty() && !leads(entry.first);
   });
+  FootprintMaker maker(configure.devices);
   std::set<ModelId> configured;
   for (const ManagerModel& model : configure.models) {
     configured.insert(model.id);
     ModelState fresh{.demand = new_meter(state_.now, state_.options.planner)};
     ModelState& known = state_.models.try_emplace(model.id, std::move(fresh)).first->second;
     HEDDLE_CHECK(!known.removed);  // A model that comes back has a new id.
-    const ManagerModel before = std::exchange(known.config, model);
-    keep_blocks(known, before);
+    const ManagerModel before = std::exchange(known.config, configured_as(model));
+    const Footprints needed = std::exchange(known.footprints, maker.make(model));
+    keep_blocks(known, before, needed);
     std::erase_if(known.fetched_at, [&](HostId host) { return !model.fetched.contains(host); });
   }
   count_cuts();
@@ -54,7 +67,59 @@ void Catalog::configure(const Configure& configure) {
     if (model.removed) {
       forget_devices(model);
     }
-    model.tokens_max = reckon_tokens_max(state_, id);
+  }
+  reckon_tokens();
+  reckon_workspaces();
+  reindex(state_);
+}
+
+/// What the longest request of each model can have. Devices that have the same pages and on which a
+/// model needs the same are looked at once.
+void Catalog::reckon_tokens() {
+  std::map<const Seats*, std::vector<std::int64_t>> pages;  // Most of a device, by shape.
+  for (auto& [id, model] : state_.models) {
+    if (model.sharded()) {
+      model.tokens_max = reckon_tokens_max(state_, id);
+      continue;
+    }
+    const auto& shapes = model.footprints.shapes();
+    std::vector<std::int64_t>& most = pages[model.footprints.list().get()];
+    if (most.empty()) {
+      for (const Seat& seat : model.footprints.seats()) {
+        most.resize(std::max<std::size_t>(most.size(), seat.shape + 1), -1);
+        most[seat.shape] = std::max(most[seat.shape], state_.devices.at(seat.device).config.pages);
+      }
+    }
+    model.tokens_max = 0;
+    for (std::size_t shape = 0; shape < most.size(); ++shape) {
+      if (most[shape] >= 0) {
+        model.tokens_max = std::max(model.tokens_max, tokens_in(model, shapes[shape], most[shape]));
+      }
+    }
+  }
+}
+
+/// The largest workspace that any model has on each device.
+void Catalog::reckon_workspaces() {
+  std::map<const Seats*, std::vector<std::int64_t>> largest;  // By shape.
+  for (const auto& [id, model] : state_.models) {
+    std::vector<std::int64_t>& pages = largest[model.footprints.list().get()];
+    const auto& shapes = model.footprints.shapes();
+    pages.resize(std::max(pages.size(), shapes.size()), 0);
+    for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+      pages[shape] = std::max(pages[shape], shapes[shape].overhead_pages);
+    }
+  }
+  std::size_t place = 0;
+  for (auto& [id, device] : state_.devices) {
+    device.workspace = 0;
+    device.place = place++;
+  }
+  for (const auto& [seats, pages] : largest) {
+    for (const Seat& seat : seats == nullptr ? std::span<const Seat>() : std::span(*seats)) {
+      std::int64_t& workspace = state_.devices.at(seat.device).workspace;
+      workspace = std::max(workspace, pages[seat.shape]);
+    }
   }
 }
 
@@ -84,7 +149,9 @@ bool Catalog::in_use(const ModelState& model,
 
 /// Hosts that come and go change the blocks of models whose stages are on several. A group keeps
 /// the devices that it has.
-void Catalog::keep_blocks(ModelState& model, const ManagerModel& before) const {
+void Catalog::keep_blocks(ModelState& model,
+                          const ManagerModel& before,
+                          const Footprints& needed) const {
   for (const auto& [leader, others] : before.groups) {
     const bool known = state_.devices.contains(leader) &&
                        std::ranges::all_of(others, [this](const ShardPlace& place) {
@@ -94,11 +161,11 @@ void Catalog::keep_blocks(ModelState& model, const ManagerModel& before) const {
       model.config.groups[leader] = others;
     }
   }
-  for (const auto& [device, footprint] : before.footprints) {
-    const bool needed = model.config.part_of ? state_.devices.contains(device)
-                                             : model.config.groups.contains(device);
-    if (needed) {
-      model.config.footprints.try_emplace(device, footprint);
+  for (const Seat& seat : needed.seats()) {
+    const bool kept = model.config.part_of ? state_.devices.contains(seat.device)
+                                           : model.config.groups.contains(seat.device);
+    if (kept && !model.footprints.contains(seat.device)) {
+      model.footprints.put(seat.device, needed.shapes()[seat.shape]);
     }
   }
 }
@@ -116,7 +183,7 @@ void Catalog::know(const GroupFormed& formed) {
                               : i <= shape.size() && member.model == shape[i - 1];
     const auto known = state_.models.find(member.model);
     if (!right || !state_.devices.contains(member.device) || known == state_.models.end() ||
-        !known->second.config.footprints.contains(member.device)) {
+        !known->second.footprints.contains(member.device)) {
       return;
     }
     if (i > 0) {
@@ -137,7 +204,7 @@ void Catalog::choose_block(ModelId cut, DeviceId leader, std::vector<ShardPlace>
 /// A model that is going can be nowhere else than where there are devices.
 void Catalog::forget_devices(ModelState& model) const {
   const auto gone = [this](DeviceId device) { return !state_.devices.contains(device); };
-  std::erase_if(model.config.footprints, [&](const auto& entry) { return gone(entry.first); });
+  model.footprints.erase_if(gone);
   const auto lost = [&](const auto& entry) {
     return gone(entry.first) || std::ranges::any_of(entry.second, [&](const ShardPlace& place) {
              return gone(place.device);
@@ -175,7 +242,8 @@ void Catalog::image(const ImageState& image) {
 
 void Catalog::forget_removed() {
   std::set<ModelId> forgotten;
-  for (const auto& [id, model] : state_.models) {
+  for (const ModelId id : state_.index.going) {
+    const ModelState& model = state_.models.at(id);
     const bool cut_knows = std::ranges::any_of(
         model.cuts, [this](ModelId cut) { return state_.models.contains(cut); });
     if (model.removed && model.requests == 0 && !model.claims && model.unloads_asked.empty() &&
@@ -183,13 +251,15 @@ void Catalog::forget_removed() {
       forgotten.insert(id);
     }
   }
-  std::erase_if(state_.models,
-                [&](const auto& entry) {  // Shards are known as long as their rank 0.
-                  return forgotten.contains(entry.second.config.part_of.value_or(entry.first));
-                });
-  if (!forgotten.empty()) {
-    count_cuts();
+  if (forgotten.empty()) {
+    return;
   }
+  state_.models.erase_if([&](const auto& entry) {  // Shards are known as long as their rank 0.
+    return forgotten.contains(entry.second.config.part_of.value_or(entry.first));
+  });
+  count_cuts();
+  reckon_workspaces();
+  reindex(state_);
 }
 
 }  // namespace heddle::core::manager

@@ -23,7 +23,9 @@ class Catalog {
  private:
   void forget_devices(ModelState& model) const;
   void count_cuts();
-  void keep_blocks(ModelState& model, const ManagerModel& before) const;
+  void keep_blocks(ModelState& model, const ManagerModel& before, const Footprints& needed) const;
+  void reckon_tokens();
+  void reckon_workspaces();
   [[nodiscard]] bool leads(DeviceId device) const;
   [[nodiscard]] bool in_use(const ModelState& model,
                             DeviceId leader,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -28,10 +29,18 @@ void Claims::claim(ModelId id, DeviceId leader) {
   ModelState& model = state_.models.at(id);
   model.claims = leader;
   model.claimed_at = state_.now;
+  claims_changed(id);
   for (const ShardPlace& place : block(state_, id, leader)) {
     state_.devices.at(place.device).claimed = id;
+    replace(state_, place.device);
   }
   advance(id);
+}
+
+/// It is under way then, or not, and the model with it that it is a cut of.
+void Claims::claims_changed(ModelId id) {
+  reindex(state_, id);
+  reindex(state_, asked(state_, id));
 }
 
 void Claims::cancel(ModelId model) {
@@ -40,9 +49,11 @@ void Claims::cancel(ModelId model) {
   if (!leader) {
     return;
   }
+  claims_changed(model);
   for (const ShardPlace& place : block(state_, model, *leader)) {
     DeviceState& device = state_.devices.at(place.device);
     device.claimed.reset();
+    replace(state_, place.device);
     for (const auto& [id, instance] : device.instances) {
       const bool planned =
           device.plan &&
@@ -54,12 +65,12 @@ void Claims::cancel(ModelId model) {
   }
 }
 
+void Claims::look_after(ModelId model, DeviceId leader) {
+  settle(state_, model, leader);
+}
+
 void Claims::advance() {
-  for (const auto& [id, model] : state_.models) {
-    if (model.claims) {
-      advance(id);
-    }
-  }
+  each(state_.index.claiming, [this](ModelId id) { advance(id); });
 }
 
 void Claims::advance(ModelId id) {
@@ -155,12 +166,14 @@ void Claims::load_group(ModelId id, DeviceId leader) {
     load_shard(id, place, leader, why);
   }
   model.claims.reset();
+  claims_changed(id);
 }
 
 /// Evicts what is left on the device, and loads the shard unless it is staged there.
 void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, LoadReason why) {
   DeviceState& device = state_.devices.at(place.device);
   device.claimed.reset();
+  replace(state_, place.device);
   for (const auto& [other, instance] : device.instances) {
     const bool drained = instance.is<Draining>() && !state_.models.at(other).external();
     const bool waits = staged(device, other) != nullptr && other != place.model;

@@ -24,11 +24,14 @@ class Claims {
   void claim(ModelId model, DeviceId leader);
   /// The models that were to leave for it stay.
   void cancel(ModelId model);
+  /// The group that is led from there is looked after, until something happens to it again.
+  void look_after(ModelId model, DeviceId leader);
   /// Goes on with all claims.
   void advance();
 
  private:
   void advance(ModelId model);
+  void claims_changed(ModelId model);
   bool clear_device(const DeviceState& device, ModelId shard);
   bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
   void load_group(ModelId model, DeviceId leader);

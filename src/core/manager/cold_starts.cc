@@ -57,7 +57,8 @@ std::optional<policy::StartDevice> free_device(const State& state, DeviceId id, 
 
 /// What of a model's memory on the device is not weights [bytes].
 std::int64_t beside_weights(const State& state, const ModelState& model) {
-  const auto& [id, footprint] = *model.config.footprints.begin();
+  const policy::Footprint& footprint = model.footprints.first();
+  const DeviceId id = model.footprints.first_device();
   return (policy::pages_to_load(footprint) - footprint.image_pages) *
          static_cast<std::int64_t>(state.devices.at(id).config.page_bytes);
 }
@@ -166,11 +167,11 @@ std::optional<CutStart> places_of(const State& state,
 
 std::optional<CutStart> choose_cut_start(const State& state, ModelId id) {
   const ModelState& model = state.models.at(id);
-  if (model.cuts.empty() || model.waiting.empty() || model.config.footprints.empty()) {
+  if (model.cuts.empty() || model.waiting.empty() || model.footprints.empty()) {
     return std::nullopt;
   }
   std::vector<policy::StartDevice> devices;
-  for (const auto& [device, footprint] : model.config.footprints) {
+  for (const auto& [device, shape] : model.footprints.seats()) {
     const DeviceState& there = state.devices.at(device);
     if (there.up && !there.leaving && to_fetch(model, host_of(device)) == 0) {
       return std::nullopt;  // One host has it already.

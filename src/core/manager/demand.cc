@@ -100,15 +100,17 @@ void Demand::observe_warm(ModelId model, Duration ttft, std::optional<Duration> 
 void Demand::count_start(ModelId id) {
   ModelState& model = state_.models.at(id);
   StartKind kind = StartKind::kMiss;
-  for (const auto& [device_id, device] : state_.devices) {
-    const auto found = device.instances.find(id);
-    for (const ModelId cut : model.cuts) {
-      kind = std::min(kind, start_kind(state_, cut, device));
+  const auto led = [&](ModelId group) {
+    for (const auto& [leader, others] : state_.models.at(group).config.groups) {
+      kind = std::min(kind, start_kind(state_, group, state_.devices.at(leader)));
     }
-    if (model.sharded()) {
-      kind = std::min(kind, start_kind(state_, id, device));
-    } else if (found != device.instances.end()) {
-      kind = std::min(kind, instance_start(model, found->second));
+  };
+  std::ranges::for_each(model.cuts, led);
+  if (model.sharded()) {
+    led(id);
+  } else {
+    for (const Spot& spot : model.spots) {
+      kind = std::min(kind, instance_start(model, *spot.instance));
     }
   }
   ++model.starts[static_cast<std::size_t>(kind)];

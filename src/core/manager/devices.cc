@@ -1,7 +1,7 @@
 #include "core/manager/devices.h"
 
 #include "base/check.h"
-#include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "policy/backoff.h"
 
 namespace heddle::core::manager {
@@ -24,6 +24,7 @@ void Devices::up(const WorkerUp& up, bool found) {
     device.usage.total -= instance.kv_pages;  // Of engines, which outlive a worker.
   }
   device.usage.free = device.usage.total;
+  reindex(state_, up.device);
 }
 
 void Devices::down(DeviceId id) {
@@ -31,10 +32,12 @@ void Devices::down(DeviceId id) {
   device.up = false;
   device.usage = {};
   device.step = {};
+  reindex(state_, id);
 }
 
 void Devices::leaves(DeviceId device, bool leaving) {
   state_.devices.at(device).leaving = leaving;
+  reindex(state_, device);
 }
 
 void Devices::version(DeviceId device, std::uint64_t version) {
@@ -55,6 +58,7 @@ void Devices::refused(DeviceId id) {
   device.paused_until = state_.now + policy::backoff(device.refusals,
                                                      state_.options.load_retry_first,
                                                      state_.options.load_cooldown);
+  replace(state_, id);
 }
 
 void Devices::accepted(DeviceId device) {
@@ -63,26 +67,7 @@ void Devices::accepted(DeviceId device) {
 
 void Devices::pause(DeviceId device, Instant until) {
   state_.devices.at(device).paused_until = until;
-}
-
-void Devices::account(Instant until) {
-  const Duration passed = until - state_.now;
-  for (auto& [id, device] : state_.devices) {
-    bool serving = false;
-    bool switching = device.plan.has_value();
-    for (const auto& [model, instance] : device.instances) {
-      const bool member = instance.is<Member>();
-      const Instance* leader = member ? leading(state_, device, model) : &instance;
-      const bool runs = instance.runs() || member;
-      serving = serving || (runs && leader != nullptr && !leader->in_flight.empty());
-      switching = switching || (!runs && !instance.is<Suspended>());
-    }
-    if (serving) {
-      device.serving += passed;
-    } else if (switching) {
-      device.switching += passed;
-    }
-  }
+  replace(state_, device);
 }
 
 }  // namespace heddle::core::manager

@@ -25,9 +25,6 @@ class Devices {
   void accepted(DeviceId device);
   /// Nothing is loaded there before `until`.
   void pause(DeviceId device, Instant until);
-  /// Until this time, counts how long devices ran requests, and how long none ran because models
-  /// came and went.
-  void account(Instant until);
 
  private:
   State& state_;

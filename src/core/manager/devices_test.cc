@@ -61,10 +61,10 @@ TEST(Devices, RefusalsInARowPauseADeviceForLongerAndLonger) {
 
 /// What a second adds to the device's times.
 std::pair<Duration, Duration> second(TestState& core, DeviceId id = kDevice) {
-  const DeviceState before = core.device(id);
-  core.devices.account(core.state.now + 1s);
+  const auto used = [&](DeviceUse use) { return time_used(core.state, core.device(id), use); };
+  const std::pair before(used(DeviceUse::kServing), used(DeviceUse::kSwitching));
   core.pass(1s);
-  return {core.device(id).serving - before.serving, core.device(id).switching - before.switching};
+  return {used(DeviceUse::kServing) - before.first, used(DeviceUse::kSwitching) - before.second};
 }
 
 TEST(Devices, TimeIsServingWhileARequestRunsElseSwitchingWhileModelsComeAndGo) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/views.h"
@@ -14,6 +15,7 @@ namespace heddle::core::manager {
 void DrainPlans::begin(DeviceId id, ModelId model, const std::vector<ModelId>& victims) {
   DeviceState& device = state_.devices.at(id);
   device.plan = DrainPlan{.model = model, .victims = victims, .began = state_.now};
+  reindex(state_, id);
   for (const ModelId victim : victims) {
     const Instance& leader = *leading(state_, device, victim);
     if (!leader.is<Suspended>() && !leader.staged()) {
@@ -33,24 +35,23 @@ void DrainPlans::cancel(DeviceId id) {
     }
   }
   device.plan.reset();
+  reindex(state_, id);
 }
 
 void DrainPlans::advance() {
-  for (const auto& [id, device] : state_.devices) {
-    if (!device.plan) {
-      continue;
-    }
+  each(state_.index.planned, [&](DeviceId id) {
+    const DeviceState& device = state_.devices.at(id);
     if (device.plan->lacks > 0) {
       free_lacking(id);
-      continue;
+      return;
     }
     const auto wanting = state_.models.find(device.plan->model);
     if (wanting == state_.models.end() || !wanting->second.wanted()) {
       cancel(id);
-      continue;
+      return;
     }
     advance(device, DrainPlan(*device.plan));
-  }
+  });
 }
 
 void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
@@ -81,8 +82,9 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
   if (!all_idle) {
     return;
   }
-  if (available >= view(state_, device, plan.model).need_pages) {
+  if (available >= outline(state_, device, plan.model).need_pages) {
     state_.devices.at(id).plan.reset();
+    reindex(state_, id);
     loads_.wanted(id, plan.model, victims, "those in its way are idle now");
   } else {
     cancel(id);  // Others have grown meanwhile; choose again.
@@ -92,7 +94,7 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
 /// Whether those that are drained have given back so much that the model has room beside them; not
 /// where they have to go for another reason.
 bool DrainPlans::fits_beside(const DeviceState& device, const DrainPlan& plan) const {
-  const policy::PlacementDevice there = view(state_, device, plan.model);
+  const policy::PlacementDevice there = outline(state_, device, plan.model);
   return !state_.models.at(plan.model).external() && there.free_pages >= there.need_pages &&
          std::none_of(there.residents.begin(), there.residents.end(), [&](const auto& resident) {
            return resident.displaced || state_.models.at(resident.model).external();
@@ -138,7 +140,7 @@ bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
   // A sharded model has its devices to itself.
   const std::int64_t need = state_.models.at(plan.model).grouped()
                                 ? device.config.pages
-                                : view(state_, device, plan.model).need_pages;
+                                : outline(state_, device, plan.model).need_pages;
   bool left = true;
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
@@ -219,6 +221,7 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
                           .victims = std::move(*victims),
                           .began = state_.now,
                           .lacks = report.pages_wanted};
+  reindex(state_, id);
   free_lacking(id);
 }
 
@@ -259,6 +262,7 @@ void DrainPlans::free_lacking(DeviceId id) {
     return;
   }
   const DrainPlan due = *std::exchange(device.plan, std::nullopt);
+  reindex(state_, id);
   for (const ModelId victim : due.victims) {
     residency_.evict(id, victim, EvictMode::kNow, EvictionReason::kOutgrown, due.model, due.lacks);
   }

@@ -50,6 +50,9 @@ struct ManagerModel {
   /// Requests at once that one device should bear; beyond it the model gets another device.
   std::int64_t batch = 32;
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
+  /// The same on all devices of a kind, but for those of `footprints`: a large cluster has few
+  /// kinds.
+  std::map<std::uint32_t, policy::Footprint> on_kinds{};
   /// An external engine serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.
   std::optional<ExternalModel> external{};
@@ -76,6 +79,7 @@ struct ManagerDevice {
   /// Its pages are part of the host's memory, where other such devices of it can read and write
   /// them.
   bool in_host_memory = false;
+  std::uint32_t kind = 0;  ///< Of ManagerModel::on_kinds; whoever configures numbers them.
 };
 
 /// Which parts of the planner decide; each can be left out to see what it is worth. As it stands

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/manager/index.h"
+
 namespace heddle::core::manager {
 namespace {
 
@@ -33,7 +35,7 @@ bool is_found(const EngineSaid& said) {
 
 /// Whether it may be where it is.
 bool may_be_there(const ModelState& model, const EngineSaid& said) {
-  return model.external() && model.config.footprints.contains(said.device);
+  return model.external() && model.footprints.contains(said.device);
 }
 
 /// One that was taken out of the configuration while nobody heard of it. Its host knows what it is.
@@ -46,11 +48,12 @@ void send_away(const Parts& core, const EngineSaid& said) {
 
 /// The requests that were lost there are there again.
 void rejoin(const Parts& core, DeviceId device, ModelId model) {
-  for (const auto& [id, request] : core.state.requests) {
-    if (request.model == model && request.lost && request.lost->device == device) {
+  each(core.state.index.lost, [&](RequestId id) {
+    const RequestState& request = core.state.requests.at(id);
+    if (request.model == model && request.lost->device == device) {
       core.queues.found(id, device);
     }
-  }
+  });
 }
 
 /// What the manager had planned does not hold: plan again, soon.
@@ -176,12 +179,10 @@ void ExternalEngines::hear(const Parts& core, const RequestUnanswered& unanswere
 void ExternalEngines::count_frozen(ModelId id) {
   ModelState& model = state_.models.at(id);
   model.frozen = 0;
-  for (const auto& [device_id, device] : state_.devices) {
-    const auto found = device.instances.find(id);
-    if (found != device.instances.end() && found->second.is<Suspended>()) {
-      model.frozen += found->second.in_flight.size();
-    }
+  for (const Spot& spot : model.spots) {
+    model.frozen += spot.instance->is<Suspended>() ? spot.instance->in_flight.size() : 0;
   }
+  reindex(state_, id);
 }
 
 void ExternalEngines::count_frozen() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/manager/images.h"
+#include "core/manager/index.h"
 
 namespace heddle::core::manager {
 
@@ -18,12 +19,22 @@ void Fetches::configure(const Configure& configure) {
       }
     }
     state_.networks.insert_or_assign(host, std::move(fresh));
+    count_busy(host);
   }
 }
 
 void Fetches::advance() {
-  for (auto& [host, network] : state_.networks) {
-    network.advance(state_.now);
+  each(busy_, [this](HostId host) {
+    state_.networks.at(host).advance(state_.now);
+    count_busy(host);
+  });
+}
+
+void Fetches::count_busy(HostId host) {
+  if (state_.networks.at(host).fetches().empty()) {
+    busy_.erase(host);
+  } else {
+    busy_.insert(host);
   }
 }
 
@@ -36,7 +47,9 @@ void Fetches::begin(HostId host, ModelId id) {
   const policy::Fetch fetch = fetch_of(state_, id, host);
   const auto same = [&](const policy::Fetch& each) { return each.id == fetch.id; };
   if (std::ranges::none_of(network->second.fetches(), same)) {
+    network->second.advance(state_.now);
     network->second.start(fetch);
+    count_busy(host);
   }
 }
 
@@ -53,12 +66,14 @@ void Fetches::heard(const ImageState& image) {
         policy::FetchId(image.model.value()),
         static_cast<std::int64_t>(to_fetch(model->second, image.host) -
                                   std::min(image.bytes, to_fetch(model->second, image.host))));
+    count_busy(image.host);
   }
 }
 
 void Fetches::end(HostId host, ModelId model) {
   if (const auto network = state_.networks.find(host); network != state_.networks.end()) {
     network->second.end(policy::FetchId(model.value()));
+    count_busy(host);
   }
 }
 
@@ -70,6 +85,7 @@ void Fetches::lose(HostId host) {
   for (const policy::Fetch& fetch : std::vector(network->second.fetches())) {
     network->second.end(fetch.id);
   }
+  count_busy(host);
 }
 
 }  // namespace heddle::core::manager

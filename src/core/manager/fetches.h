@@ -24,7 +24,10 @@ class Fetches {
   void lose(HostId host);
 
  private:
+  void count_busy(HostId host);
+
   State& state_;
+  std::set<HostId> busy_{};  ///< Whose networks fetch something.
 };
 
 }  // namespace heddle::core::manager

@@ -23,11 +23,11 @@ struct Rig : TestState {
     }
     configuration.networks = {{kHost, 10'000'000}};
     configure();
-    parts.fetches.configure(configuration);
+    fetches.configure(configuration);
   }
   void pass(Duration time) {
     state.now += time;
-    parts.fetches.advance();
+    fetches.advance();
   }
   [[nodiscard]] const std::vector<policy::Fetch>& under_way() const {
     return state.networks.at(kHost).fetches();
@@ -36,37 +36,36 @@ struct Rig : TestState {
 
 TEST(Fetches, GoFromTheLoadUntilTheFilesAreThere) {
   Rig rig;
-  rig.parts.fetches.begin(kHost, kA);
-  rig.parts.fetches.begin(kHost, kA);
+  rig.fetches.begin(kHost, kA);
+  rig.fetches.begin(kHost, kA);
   ASSERT_EQ(rig.under_way().size(), 1U) << "two devices load it, and it is fetched once";
   rig.pass(2s);
   EXPECT_EQ(rig.under_way()[0].bytes, 60'000'000);
   EXPECT_EQ(fetch_time(rig.state, kB, kHost), 14s) << "behind the other";
-  rig.parts.fetches.heard({.model = kA, .bytes = 70'000'000, .host = kHost});
+  rig.fetches.heard({.model = kA, .bytes = 70'000'000, .host = kHost});
   EXPECT_EQ(rig.under_way()[0].bytes, 10'000'000) << "it went faster than was thought";
-  rig.parts.fetches.heard(
-      {.model = kA, .bytes = kFetchedBytes, .host_cached = true, .host = kHost});
+  rig.fetches.heard({.model = kA, .bytes = kFetchedBytes, .host_cached = true, .host = kHost});
   EXPECT_TRUE(rig.under_way().empty());
 }
 
 TEST(Fetches, EndWithTheirHostAndWithWhatFailed) {
   Rig rig;
-  rig.parts.fetches.begin(kHost, kA);
-  rig.parts.fetches.begin(kHost, kB);
-  rig.parts.fetches.end(kHost, kB);
+  rig.fetches.begin(kHost, kA);
+  rig.fetches.begin(kHost, kB);
+  rig.fetches.end(kHost, kB);
   ASSERT_EQ(rig.under_way().size(), 1U);
-  rig.parts.fetches.lose(HostId(4));
+  rig.fetches.lose(HostId(4));
   EXPECT_EQ(rig.under_way().size(), 1U);
-  rig.parts.fetches.lose(kHost);
+  rig.fetches.lose(kHost);
   EXPECT_TRUE(rig.under_way().empty());
 }
 
 TEST(Fetches, AnotherRateHoldsForWhatIsUnderWay) {
   Rig rig;
-  rig.parts.fetches.begin(kHost, kA);
+  rig.fetches.begin(kHost, kA);
   rig.pass(2s);
   rig.configuration.networks[kHost] = 20'000'000;
-  rig.parts.fetches.configure(rig.configuration);
+  rig.fetches.configure(rig.configuration);
   rig.pass(1s);
   ASSERT_EQ(rig.under_way().size(), 1U);
   EXPECT_EQ(rig.under_way()[0].bytes, 40'000'000);
@@ -75,9 +74,9 @@ TEST(Fetches, AnotherRateHoldsForWhatIsUnderWay) {
 TEST(Fetches, WhereTheNetworkIsNotKnownNothingIsPromised) {
   Rig rig;
   rig.state.networks.clear();
-  rig.parts.fetches.begin(kHost, kA);
-  rig.parts.fetches.heard({.model = kA, .bytes = 5, .host = kHost});
-  rig.parts.fetches.lose(kHost);
+  rig.fetches.begin(kHost, kA);
+  rig.fetches.heard({.model = kA, .bytes = 5, .host = kHost});
+  rig.fetches.lose(kHost);
   EXPECT_TRUE(admits_fetch(rig.state, kA, kHost));
   EXPECT_EQ(fetch_time(rig.state, kA, kHost), 640ms) << "1 Gbit/s";
 }

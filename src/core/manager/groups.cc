@@ -58,9 +58,8 @@ bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
 
 bool somewhere(const State& state, ModelId id) {
   const auto on_a_device = [&](ModelId each) {
-    return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& device) {
-      return device.second.instances.contains(each);
-    });
+    const auto found = state.models.find(each);
+    return found != state.models.end() && !found->second.spots.empty();
   };
   const ModelState& model = state.models.at(id);
   return on_a_device(id) || (model.sharded() && std::ranges::any_of(shards_of(model), on_a_device));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/manager/index.h"
 #include "core/manager/pages.h"
 #include "policy/backoff.h"
 
@@ -21,6 +22,7 @@ void GuestLoans::lend(
   DeviceState& device = state_.devices.at(host);
   const WorkerEpoch hot_epoch = state_.devices.at(hot).epoch;
   GuestLoan& loan = device.guests[model];
+  reindex(state_, host);
   loan.hot = hot;
   loan.hot_epoch = hot_epoch;
   loan.asked = pages;
@@ -96,10 +98,12 @@ void GuestLoans::heard(const GuestState& said) {
   if (loan.pages == 0 && loan.asked == 0) {
     device.guests.erase(found);
   }
+  reindex(state_, said.device);
 }
 
 void GuestLoans::forget(DeviceId host) {
   state_.devices.at(host).guests.clear();
+  reindex(state_, host);
 }
 
 void GuestLoans::used(DeviceId host, ModelId model) {
@@ -125,8 +129,8 @@ std::int64_t lent_pages(const DeviceState& device) {
 }
 
 bool has_guests_elsewhere(const State& state, DeviceId device) {
-  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
-    const auto& guests = entry.second.guests;
+  return std::ranges::any_of(state.index.lending, [&](DeviceId host) {
+    const auto& guests = state.devices.at(host).guests;
     return std::any_of(guests.begin(), guests.end(), [&](const auto& guest) {
       return guest.second.hot == device;
     });

@@ -45,7 +45,7 @@ Duration image_time(const State& state, ModelId id, HostId host) {
 /// Whether the host of this device has all files of the model, of all of its shards.
 bool has_files(const State& state, ModelId id, DeviceId device) {
   const ModelState& model = state.models.at(id);
-  if (model.removed || !model.config.footprints.contains(device)) {
+  if (model.removed || !model.footprints.contains(device)) {
     return false;
   }
   const HostId host = host_of(device);
@@ -100,31 +100,45 @@ Duration fetch_time(const State& state, ModelId id, HostId host) {
 
 bool admits_fetch(const State& state, ModelId id, HostId host) {
   const auto network = state.networks.find(host);
-  return network == state.networks.end() || to_fetch(state.models.at(id), host) == 0 ||
-         network->second.admits(fetch_of(state, id, host));
+  if (network == state.networks.end() || to_fetch(state.models.at(id), host) == 0) {
+    return true;
+  }
+  if (!network->second.fetches().empty()) {
+    return network->second.admits(fetch_of(state, id, host));
+  }
+  policy::Nic idle = network->second;  // As it was when it last fetched something.
+  idle.advance(state.now);
+  return idle.admits(fetch_of(state, id, host));
 }
 
 void weigh_hosts(const State& state, ModelId id, std::vector<policy::PlacementDevice>& places) {
-  std::map<HostId, Duration> times;
-  std::map<HostId, bool> admitted;
+  HostWeights hosts;
   for (const policy::PlacementDevice& place : places) {
-    const HostId host = host_of(place.id);
-    if (!times.contains(host)) {
-      times[host] = image_time(state, id, host);
-      admitted[host] = admits_fetch(state, id, host);
-    }
+    hosts.add(state, id, host_of(place.id));
   }
-  if (times.size() < 2) {
+  for (policy::PlacementDevice& place : places) {
+    hosts.weigh(place);
+  }
+}
+
+void HostWeights::add(const State& state, ModelId model, HostId host) {
+  if (!hosts_.empty() && hosts_.back().host == host) {
     return;
   }
-  const Duration first =
-      std::ranges::min_element(times, {}, [](const auto& entry) { return entry.second; })->second;
-  const bool any = std::ranges::any_of(admitted, [](const auto& entry) { return entry.second; });
-  for (policy::PlacementDevice& place : places) {
-    const HostId host = host_of(place.id);
-    place.missing = times.at(host) - first;
-    place.available = place.available && (admitted.at(host) || !any);
+  hosts_.push_back({.host = host,
+                    .time = image_time(state, model, host),
+                    .admitted = admits_fetch(state, model, host)});
+  first_ = std::min(first_, hosts_.back().time);
+  any_admitted_ = any_admitted_ || hosts_.back().admitted;
+}
+
+void HostWeights::weigh(policy::PlacementDevice& place) const {
+  if (hosts_.size() < 2) {
+    return;
   }
+  const auto at = std::ranges::lower_bound(hosts_, host_of(place.id), {}, &Host::host);
+  place.missing = at->time - first_;
+  place.available = place.available && (at->admitted || !any_admitted_);
 }
 
 std::vector<HostId> fetch_peers(const State& state, ModelId id, HostId host) {

@@ -35,6 +35,25 @@ inline constexpr std::int64_t kNetworkRate = 125'000'000;
 /// is to be fetched.
 [[nodiscard]] std::vector<HostId> fetch_peers(const State& state, ModelId model, HostId host);
 
+/// What hosts have of a model's image and of its files, for the choice between their devices.
+class HostWeights {
+ public:
+  /// Of each host on which it could be, ascending; again is nothing new.
+  void add(const State& state, ModelId model, HostId host);
+  /// As weigh_hosts, once all hosts were added.
+  void weigh(policy::PlacementDevice& place) const;
+
+ private:
+  struct Host {
+    HostId host{};
+    Duration time{};  ///< Until the image is in its memory.
+    bool admitted = false;
+  };
+  std::vector<Host> hosts_{};
+  Duration first_ = Duration::max();
+  bool any_admitted_ = false;
+};
+
 /// Says of places for the model how much later its host has the image in memory than the host that
 /// has it first, and takes those out that would make fetches late, unless all would.
 void weigh_hosts(const State& state, ModelId model, std::vector<policy::PlacementDevice>& places);

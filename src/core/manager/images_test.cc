@@ -40,8 +40,8 @@ struct TwoHosts : TestState {
   }
   void reconfigure() {
     configure();
-    parts.fetches.configure(configuration);
-    parts.fetches.advance();
+    fetches.configure(configuration);
+    fetches.advance();
   }
   /// Where the passes load the model when a request waits for it.
   DeviceId placed(ModelId id) {

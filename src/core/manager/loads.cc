@@ -4,33 +4,22 @@
 #include <utility>
 
 #include "core/manager/groups.h"
-#include "core/manager/images.h"
 #include "core/manager/models.h"
+#include "core/manager/place_search.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
 
 namespace heddle::core::manager {
 
 std::optional<ReplicaPlace> place_for_replica(const State& state, ModelId id) {
-  const ModelState& model = state.models.at(id);
-  std::vector<policy::PlacementDevice> views;
-  Duration load_takes{};
-  for (const auto& [device_id, footprint] : model.config.footprints) {
-    const DeviceState& device = state.devices.at(device_id);
-    if (!device.instances.contains(id) && !dedicated(state, device)) {
-      views.push_back(view(state, device, id));
-      load_takes = std::max(load_takes, load_time(state, model, device));
-    }
-  }
-  weigh_hosts(state, id, views);
-  policy::Placement placement = policy::choose_placement(
-      views, state.now, state.now, {.drain_after = state.options.drain_after, .load = load_takes});
+  ReplicaChoice choice = choose_replica(state, id);
+  policy::Placement& placement = choice.placement;
   if (placement.outcome != policy::PlacementOutcome::kLoad) {
     return std::nullopt;
   }
   ReplicaPlace place{.device = placement.device,
                      .victims = std::move(placement.victims),
-                     .load_takes = load_takes};
+                     .load_takes = choice.load_takes};
   for (const ModelId victim : place.victims) {
     place.lost += worth(state, state.devices.at(place.device), victim);
   }

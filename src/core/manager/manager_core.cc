@@ -44,7 +44,6 @@ class Core {
  public:
   void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands) {
     HEDDLE_CHECK(now >= state_.now);
-    devices_.account(now);
     state_.now = now;
     fetches_.advance();
     out_.open(commands);
@@ -60,6 +59,7 @@ class Core {
   }
 
   [[nodiscard]] const State& state() const { return state_; }
+  [[nodiscard]] const PlaceSearch& search() const { return search_; }
 
  private:
   void hear_now(const ManagerEvent& event) {
@@ -134,6 +134,7 @@ class Core {
   DrainPlans plans_{state_, out_, residency_, loads_};
   Claims claims_{state_, out_, residency_, loads_, plans_};
   ExternalEngines engines_{state_};
+  PlaceSearch search_{state_};
   Parts parts_{.state = state_,
                .out = out_,
                .catalog = catalog_,
@@ -148,7 +149,8 @@ class Core {
                .shortages = shortages_,
                .loads = loads_,
                .plans = plans_,
-               .claims = claims_};
+               .claims = claims_,
+               .search = search_};
   std::vector<ManagerEvent> early_{};  ///< Heard before it was known what there is.
   std::vector<GroupFormed> formed_{};  ///< Likewise.
   bool drained_ = false;
@@ -264,6 +266,7 @@ std::optional<Instant> ManagerCore::waits_since(ModelId model) const {
 
 void ManagerCore::check_invariants() const {
   manager::check_invariants(impl_->state());
+  impl_->search().check();
 }
 
 }  // namespace heddle::core

@@ -84,9 +84,13 @@ std::int64_t longest_waiting(const State& state, const ModelState& model) {
 }
 
 std::int64_t engine_pages(const ModelState& model, DeviceId device) {
-  const auto found = model.config.footprints.find(device);
-  const std::int64_t pages = found == model.config.footprints.end() ? 0 : found->second.image_pages;
-  return pages > 0 ? pages : std::max<std::int64_t>(model.learned_pages, 1);
+  const policy::Footprint* found = model.footprints.find(device);
+  return engine_pages(model, found == nullptr ? policy::Footprint{} : *found);
+}
+
+std::int64_t engine_pages(const ModelState& model, const policy::Footprint& footprint) {
+  return footprint.image_pages > 0 ? footprint.image_pages
+                                   : std::max<std::int64_t>(model.learned_pages, 1);
 }
 
 Duration residence(const ModelState& model, const Instance& instance) {
@@ -130,13 +134,14 @@ std::string who_waits(const ModelState& model) {
 
 std::string too_large(const State& state, const ModelState& model) {
   const std::string name = "model '" + model.config.name + "'";
-  if (model.external() && !model.config.footprints.empty()) {
-    const ManagerDevice& device = state.devices.at(model.config.footprints.begin()->first).config;
+  if (model.external() && !model.footprints.empty()) {
+    const ManagerDevice& device = state.devices.at(model.footprints.first_device()).config;
     return name + " needs " + std::to_string(engine_pages(model, device.id)) +
            " pages of memory; its device, " + device.name + ", has " + std::to_string(device.pages);
   }
   const policy::Footprint* least = nullptr;
-  for (const auto& [id, footprint] : model.config.footprints) {
+  for (const Seat& seat : model.footprints.seats()) {
+    const policy::Footprint& footprint = model.footprints.shapes()[seat.shape];
     if (least == nullptr || policy::pages_to_load(footprint) < policy::pages_to_load(*least)) {
       least = &footprint;
     }

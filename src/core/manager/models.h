@@ -45,6 +45,9 @@ namespace heddle::core::manager {
 
 /// Pages that an external engine may hold of the device while it runs there.
 [[nodiscard]] std::int64_t engine_pages(const ModelState& model, DeviceId device);
+/// The same where it needs this.
+[[nodiscard]] std::int64_t engine_pages(const ModelState& model,
+                                        const policy::Footprint& footprint);
 
 /// How long an external engine stays at least. One that is idle has answered all requests; if none
 /// has come since the engine did, it may go at once, so that users who alternate between engines

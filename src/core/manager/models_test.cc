@@ -68,7 +68,7 @@ TEST(Models, AnEngineHoldsWhatIsConfiguredElseWhatItWasSeenToHoldElseSomething) 
   TestState core;
   core.add_engine();
   EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), test::kEnginePages);
-  core.model(kEngine).config.footprints.at(kDevice).image_pages = 0;
+  set_image_pages(core, kEngine, kDevice, 0);
   EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), 1);
   core.model(kEngine).learned_pages = 7;
   EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), 7);
@@ -125,13 +125,13 @@ TEST(Models, TextsForPeople) {
   EXPECT_EQ(who_waits(core.model(kA)), "2 requests wait");
   EXPECT_EQ(too_large(core.state, core.model(kEngine)),
             "model 'engine' needs 30 pages of memory; its device, d0, has 20");
-  core.model(kA).config.footprints.at(kDevice).image_pages = 40;
-  core.model(kA).config.footprints.at(kOther).image_pages = 30;
+  set_image_pages(core, kA, kDevice, 40);
+  set_image_pages(core, kA, kOther, 30);
   core.device(kOther).config.pages = 25;
   EXPECT_EQ(too_large(core.state, core.model(kA)),
-            "model 'a' needs " + policy::describe(core.model(kA).config.footprints.at(kOther)) +
+            "model 'a' needs " + policy::describe(core.model(kA).footprints.at(kOther)) +
                 " of memory; the largest device, d1, has 25");
-  core.model(kA).config.footprints.clear();
+  core.model(kA).footprints = {};
   EXPECT_EQ(too_large(core.state, core.model(kA)), "model 'a' has no device that may hold it");
 }
 

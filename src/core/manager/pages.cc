@@ -2,43 +2,57 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
 
 std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device) {
   const auto found = state.models.find(model);
-  if (found == state.models.end() || !found->second.config.footprints.contains(device)) {
-    return 0;
-  }
-  const policy::Footprint& footprint = found->second.config.footprints.at(device);
-  const std::int64_t pages = state.devices.at(device).config.pages;
-  if (found->second.external()) {
-    return engine_pages(found->second, device) <= pages ? found->second.config.context : 0;
+  const policy::Footprint* footprint =
+      found == state.models.end() ? nullptr : found->second.footprints.find(device);
+  return footprint == nullptr
+             ? 0
+             : tokens_in(found->second, *footprint, state.devices.at(device).config.pages);
+}
+
+std::int64_t tokens_in(const ModelState& model,
+                       const policy::Footprint& footprint,
+                       std::int64_t pages) {
+  if (model.external()) {
+    return engine_pages(model, footprint) <= pages ? model.config.context : 0;
   }
   if (policy::pages_to_load(footprint) > pages) {
     return 0;
   }
-  return policy::tokens_that_fit(footprint.kv,
-                                 pages - footprint.image_pages - footprint.overhead_pages,
-                                 found->second.config.context);
+  return policy::tokens_that_fit(
+      footprint.kv, pages - footprint.image_pages - footprint.overhead_pages, model.config.context);
 }
 
 std::int64_t pages_of(const State& state,
                       const DeviceState& device,
                       ModelId model,
                       std::int64_t workspace) {
-  const ModelState& known = state.models.at(model);
   const auto instance = device.instances.find(model);
-  const bool here = instance != device.instances.end();
-  const std::int64_t kv = here ? instance->second.kv_pages : 0;
-  if (known.external()) {
-    const bool suspended = here && instance->second.is<Suspended>();
-    return suspended ? kv : std::max(kv, engine_pages(known, device.config.id));
+  return pages_of(device,
+                  state.models.at(model),
+                  instance == device.instances.end() ? nullptr : &instance->second,
+                  workspace);
+}
+
+std::int64_t pages_of(const DeviceState& device,
+                      const ModelState& model,
+                      const Instance* instance,
+                      std::int64_t workspace) {
+  const std::int64_t kv = instance == nullptr ? 0 : instance->kv_pages;
+  if (model.external()) {
+    const bool suspended = instance != nullptr && instance->is<Suspended>();
+    return suspended ? kv : std::max(kv, engine_pages(model, device.config.id));
   }
-  const policy::Footprint& footprint = known.config.footprints.at(device.config.id);
-  return footprint.image_pages + std::max<std::int64_t>(footprint.overhead_pages - workspace, 0) +
-         std::max(kv, footprint.min_kv_pages);
+  const policy::Footprint* footprint = model.need_on(device);
+  HEDDLE_CHECK(footprint != nullptr);
+  return footprint->image_pages + std::max<std::int64_t>(footprint->overhead_pages - workspace, 0) +
+         std::max(kv, footprint->min_kv_pages);
 }
 
 std::int64_t workspace_of(const State& state, const DeviceState& device, ModelId model) {
@@ -46,16 +60,8 @@ std::int64_t workspace_of(const State& state, const DeviceState& device, ModelId
   if (found == state.models.end()) {
     return 0;
   }
-  const auto footprint = found->second.config.footprints.find(device.config.id);
-  return footprint == found->second.config.footprints.end() ? 0 : footprint->second.overhead_pages;
-}
-
-std::int64_t largest_workspace(const State& state, const DeviceState& device) {
-  std::int64_t largest = 0;
-  for (const auto& [id, model] : state.models) {
-    largest = std::max(largest, workspace_of(state, device, id));
-  }
-  return largest;
+  const policy::Footprint* footprint = found->second.need_on(device);
+  return footprint == nullptr ? 0 : footprint->overhead_pages;
 }
 
 std::int64_t free_pages(const State& state, const DeviceState& device, std::int64_t workspace) {
@@ -66,7 +72,7 @@ std::int64_t free_pages(const State& state, const DeviceState& device, std::int6
       return 0;
     }
     if (!instance.is<Evicting>() || model.external()) {
-      free -= pages_of(state, device, id, workspace);
+      free -= pages_of(device, model, &instance, workspace);
     }
   }
   return free;
@@ -93,8 +99,8 @@ std::int64_t tokens_max(const State& state, ModelId model) {
 
 std::int64_t reckon_tokens_max(const State& state, ModelId model) {
   std::int64_t most = 0;
-  for (const auto& [device, footprint] : state.models.at(model).config.footprints) {
-    most = std::max(most, tokens_max(state, model, device));
+  for (const Seat& seat : state.models.at(model).footprints.seats()) {
+    most = std::max(most, tokens_max(state, model, seat.device));
   }
   return most;
 }

@@ -16,13 +16,16 @@ namespace heddle::core::manager {
                                     ModelId model,
                                     std::int64_t workspace = 0);
 
+/// The same of an instance of the model; null: it is not there.
+[[nodiscard]] std::int64_t pages_of(const DeviceState& device,
+                                    const ModelState& model,
+                                    const Instance* instance,
+                                    std::int64_t workspace = 0);
+
 /// The workspace that the model has on the device; 0 of an external engine, or of no model.
 [[nodiscard]] std::int64_t workspace_of(const State& state,
                                         const DeviceState& device,
                                         ModelId model);
-
-/// The largest that any model has there: with it, what models hold of the device adds up.
-[[nodiscard]] std::int64_t largest_workspace(const State& state, const DeviceState& device);
 
 /// What a load may take that brings a workspace of so many pages. Evictions under way count as
 /// done, as the worker keeps the order; not so those of external engines, which take long and may
@@ -35,6 +38,11 @@ namespace heddle::core::manager {
 /// Tokens of the longest request that runs on the device if nothing else is there, of the model or
 /// shard by itself; 0 where it cannot be.
 [[nodiscard]] std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device);
+
+/// The same where it needs this, of a device that has so many pages.
+[[nodiscard]] std::int64_t tokens_in(const ModelState& model,
+                                     const policy::Footprint& footprint,
+                                     std::int64_t pages);
 
 /// The longest prompt and answer together [tokens] that the model can have on the device, alone
 /// there, with the KV that every device of its group has room for; at most its context. 0: unknown

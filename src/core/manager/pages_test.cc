@@ -19,7 +19,7 @@ using test::TestState;
 
 TEST(Pages, AModelHoldsItsWeightsItsKvAndWhatItNeedsOfAWorkspace) {
   TestState core;
-  core.model(kA).config.footprints.at(kDevice).overhead_pages = 3;
+  set_overhead_pages(core, kA, kDevice, 3);
   EXPECT_EQ(pages_of(core.state, core.device(), kA), 8 + 3 + 1) << "before it is there";
   EXPECT_EQ(pages_of(core.state, core.device(), kA, 2), 8 + 1 + 1) << "beside one of two pages";
   EXPECT_EQ(pages_of(core.state, core.device(), kA, 5), 8 + 1);
@@ -43,13 +43,14 @@ TEST(Pages, AnEngineHoldsAllThatItMayUntilItStandsBy) {
 TEST(Pages, AWorkspaceIsThatOfAModelThatIsKnownThere) {
   TestState core(2);
   core.add_engine();
-  core.model(kA).config.footprints.at(kDevice).overhead_pages = 3;
+  core.configuration.models[0].footprints.at(kDevice).overhead_pages = 3;
+  core.configure();
   EXPECT_EQ(workspace_of(core.state, core.device(), kA), 3);
   EXPECT_EQ(workspace_of(core.state, core.device(), kEngine), 0);
   EXPECT_EQ(workspace_of(core.state, core.device(kOther), kEngine), 0) << "it may not be there";
   EXPECT_EQ(workspace_of(core.state, core.device(), kUnknown), 0);
-  EXPECT_EQ(largest_workspace(core.state, core.device()), 3) << "though it is not loaded";
-  EXPECT_EQ(largest_workspace(core.state, core.device(kOther)), 0);
+  EXPECT_EQ(core.device().workspace, 3) << "though it is not loaded";
+  EXPECT_EQ(core.device(kOther).workspace, 0);
 }
 
 TEST(Pages, AnEvictionOfAModelOfOursCountsAsDone) {
@@ -90,7 +91,7 @@ TEST(Pages, AGroupLeavesNothingAndStagedShardsDo) {
 TEST(Pages, TheLongestRequestIsWhatFitsBesideTheWeightsUpToTheContext) {
   TestState core;
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 12 * 8);
-  core.model(kA).config.footprints.at(kDevice).overhead_pages = 2;
+  set_overhead_pages(core, kA, kDevice, 2);
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 10 * 8);
   core.model(kA).config.context = 50;
   EXPECT_EQ(tokens_max(core.state, kA, kDevice), 50);
@@ -105,7 +106,7 @@ TEST(Pages, WhatIsNotKnownThereHasNoTokens) {
   EXPECT_EQ(tokens_max(core.state, kUnknown), 0);
   EXPECT_EQ(tokens_max(core.state, kEngine, kOther), 0);
   EXPECT_EQ(tokens_max(core.state, kEngine), 1000) << "its own affair";
-  core.model(kEngine).config.footprints.at(kDevice).image_pages = 21;
+  set_image_pages(core, kEngine, kDevice, 21);
   EXPECT_EQ(tokens_max(core.state, kEngine), 0);
 }
 

@@ -10,6 +10,7 @@
 #include "core/manager/load_attempts.h"
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
+#include "core/manager/place_search.h"
 #include "core/manager/request_queues.h"
 #include "core/manager/residency.h"
 #include "core/manager/shortages.h"
@@ -36,6 +37,7 @@ struct Parts {
   Loads& loads;
   DrainPlans& plans;
   Claims& claims;
+  PlaceSearch& search;
 };
 
 }  // namespace heddle::core::manager

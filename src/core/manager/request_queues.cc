@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -46,7 +47,23 @@ void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
   if (request.deadline) {
     state_.deadlines.emplace(*request.deadline, arrived.request);
   }
-  model.waiting.emplace(key_of(request), arrived.request);
+  wait(arrived.request);
+}
+
+/// It is in no other place.
+void RequestQueues::wait(RequestId id) {
+  const RequestState& request = state_.requests.at(id);
+  ModelState& model = state_.models.at(request.model);
+  model.waiting.emplace(key_of(request), id);
+  model.unsaid += request.held ? 0 : 1;
+  reindex(state_, request.model);
+}
+
+void RequestQueues::wait_no_more(const RequestState& request) {
+  ModelState& model = state_.models.at(request.model);
+  model.waiting.erase(key_of(request));
+  model.unsaid -= request.held ? 0 : 1;
+  reindex(state_, request.model);
 }
 
 void RequestQueues::send(RequestId id,
@@ -60,7 +77,7 @@ void RequestQueues::send(RequestId id,
   if (room) {
     request.need = request.tokens = std::min(request.tokens, *room);
   }
-  state_.models.at(request.model).waiting.erase(key_of(request));
+  wait_no_more(request);
   const bool alone = std::all_of(device.instances.begin(),
                                  device.instances.end(),
                                  [](const auto& entry) { return entry.second.in_flight.empty(); });
@@ -71,6 +88,7 @@ void RequestQueues::send(RequestId id,
   request.device = device_id;
   instance.in_flight.insert(id);
   instance.used = true;
+  reindex(state_, device_id, request.as);
   owe(id);
   out_.act(Dispatch{.request = id,
                     .device = device_id,
@@ -85,19 +103,23 @@ void RequestQueues::hold(RequestId id) {
   RequestState& request = state_.requests.at(id);
   if (!request.held) {
     request.held = true;
+    if (!request.device && !request.lost) {
+      --state_.models.at(request.model).unsaid;
+      reindex(state_, request.model);
+    }
     out_.act(Hold{.request = id});
   }
 }
 
 void RequestQueues::requeue(RequestId id) {
   leave(id);
-  const RequestState& request = state_.requests.at(id);
-  state_.models.at(request.model).waiting.emplace(key_of(request), id);
+  wait(id);
 }
 
 void RequestQueues::lose(RequestId id, const LostPlace& place) {
   leave(id);
   state_.requests.at(id).lost = place;
+  reindex(state_, id);
 }
 
 void RequestQueues::found(RequestId id, DeviceId device, std::optional<ModelId> as) {
@@ -108,6 +130,7 @@ void RequestQueues::found(RequestId id, DeviceId device, std::optional<ModelId> 
   Instance& instance = state_.devices.at(device).instances.at(request.as);
   instance.in_flight.insert(id);
   instance.used = true;
+  reindex(state_, device, request.as);
 }
 
 void RequestQueues::recalled(RequestId id) {
@@ -162,6 +185,7 @@ void RequestQueues::owe(RequestId id) {
   }
   for (const KvSource& source : request.kv) {
     find(source)->owes[id] = state_.now + kOwed;
+    reindex(state_, source.device, source.model);
   }
 }
 
@@ -170,6 +194,7 @@ void RequestQueues::settle(RequestId id) {
   for (const KvSource& source : std::exchange(state_.requests.at(id).kv, {})) {
     if (Instance* instance = find(source)) {
       instance->owes.erase(id);
+      reindex(state_, source.device, source.model);
     }
   }
 }
@@ -212,16 +237,20 @@ void RequestQueues::leave(RequestId id) {
   RequestState& request = state_.requests.at(id);
   settle(id);
   if (request.device) {
-    state_.devices.at(*request.device).instances.at(request.as).in_flight.erase(id);
+    const DeviceId device = *request.device;
+    state_.devices.at(device).instances.at(request.as).in_flight.erase(id);
     request.device.reset();
-  } else if (!std::exchange(request.lost, std::nullopt)) {
-    state_.models.at(request.model).waiting.erase(key_of(request));
+    reindex(state_, device, request.as);
+  } else if (std::exchange(request.lost, std::nullopt)) {
+    reindex(state_, id);
+  } else {
+    wait_no_more(request);
   }
-  for (auto& [device_id, device] : state_.devices) {
-    if (device.alone == id) {
-      device.alone.reset();
+  each(state_.index.alone, [&](DeviceId device) {
+    if (state_.devices.at(device).alone == id) {
+      release(device);
     }
-  }
+  });
 }
 
 void RequestQueues::end(RequestId id, bool served) {
@@ -276,10 +305,12 @@ void RequestQueues::absolve(RequestId id) {
 
 void RequestQueues::keep_alone(DeviceId device, RequestId id) {
   state_.devices.at(device).alone = id;
+  reindex(state_, device);
 }
 
 void RequestQueues::release(DeviceId device) {
   state_.devices.at(device).alone.reset();
+  reindex(state_, device);
 }
 
 void RequestQueues::disturb(DeviceId device) {

@@ -71,6 +71,8 @@ class RequestQueues {
   bool waits_for(ModelId model, std::optional<policy::PlacementReason> reason);
 
  private:
+  void wait(RequestId id);
+  void wait_no_more(const RequestState& request);
   void leave(RequestId id);
   Instance* find(const KvSource& source);
   void owe(RequestId id);

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "core/manager/groups.h"
 #include "core/manager/images.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -43,6 +44,19 @@ Instance* Residency::leading_instance(DeviceId device, ModelId model) {
   return found == there.end() ? nullptr : &found->second;
 }
 
+void Residency::changed(DeviceId device, ModelId model) {
+  reindex(state_, device, model);
+}
+
+void Residency::leader_changed(DeviceId device, ModelId model) {
+  const GroupPart& part = instance(device, model).part();
+  if (part.leader && !part.staged) {
+    changed(*part.leader, whole(state_, model));
+  } else {
+    changed(device, model);
+  }
+}
+
 // ---- Who comes ----
 
 void Residency::load(DeviceId device,
@@ -71,6 +85,7 @@ void Residency::begin_load(DeviceId device_id,
   Instance& instance = device.instances[model];
   instance.stage_ = Loading{};
   instance.part_ = part;
+  changed(device_id, model);
   instance.why = why;
   instance.load_began = state_.now;
   instance.from_host = state.cached_at(host_of(device_id));
@@ -94,10 +109,12 @@ void Residency::join(DeviceId device, ModelId shard, DeviceId leader) {
   Instance& here = instance(device, shard);
   here.part_ = {.leader = device == leader ? std::nullopt : std::optional(leader)};
   here.stage_ = Loading{};
+  changed(device, shard);
 }
 
 void Residency::form(ModelId model, DeviceId leader) {
   instance(leader, model).part_.forming = true;
+  changed(leader, model);
   FormGroup form;
   for (const ShardPlace& place : block(state_, model, leader)) {
     form.members.push_back({.device = place.device,
@@ -118,6 +135,7 @@ void Residency::formed(ModelId model, DeviceId leader) {
     shard.stage_ = follows ? Stage(Member{}) : Stage(Serving{});
     shard.serving_since = state_.now;
     shard.used = shard.used || follows;
+    changed(place.device, place.model);
   }
 }
 
@@ -126,6 +144,7 @@ void Residency::stand_by(ModelId model, DeviceId leader) {
     Instance& shard = instance(place.device, place.model);
     shard.part_.staged = true;
     shard.stage_ = Member{};
+    changed(place.device, place.model);
   }
 }
 
@@ -135,6 +154,7 @@ void Residency::serve(DeviceId device, ModelId model) {
     here.serving_since = state_.now;
   }
   here.stage_ = here.staged() ? Stage(Member{}) : Stage(Serving{});
+  changed(device, model);
 }
 
 void Residency::adopt(DeviceId device, const ResidentReport& resident, const GroupPart& part) {
@@ -152,6 +172,7 @@ void Residency::adopt(DeviceId device, const ResidentReport& resident, const Gro
     default:
       here.stage_ = Loading{};
   }
+  changed(device, resident.model);
 }
 
 void Residency::adopt_group(ModelId model, DeviceId leader) {
@@ -168,12 +189,14 @@ void Residency::drain(DeviceId device, ModelId model, bool cramped) {
   Instance& leader = *leading_instance(device, model);
   if (!leader.is<Draining>()) {
     leader.stage_ = Draining{.cramped = cramped};
+    leader_changed(device, model);
   }
 }
 
 void Residency::drain_for(DeviceId device, ModelId model, ModelId wanted, ModelId named) {
   Instance& leader = *leading_instance(device, model);
   leader.stage_ = Draining{};
+  leader_changed(device, model);
   const std::size_t left = leader.in_flight.size();
   out_.note(DecisionKind::kDrain,
             named,
@@ -187,6 +210,7 @@ void Residency::resume(DeviceId device, ModelId model) {
   Instance* leader = leading_instance(device, model);
   if (leader != nullptr && leader->is<Draining>()) {
     leader->stage_ = Serving{};
+    leader_changed(device, model);
   }
 }
 
@@ -217,6 +241,7 @@ void Residency::evict_here(DeviceId device_id,
   Instance& here = instance(device_id, model);
   HEDDLE_CHECK(mode != EvictMode::kWhenIdle || here.in_flight.empty());
   here.stage_ = Evicting{.why = why};
+  changed(device_id, model);
   const Duration idle = state_.now - state_.models.at(model).last_used;
   out_.note(DecisionKind::kEvict,
             model,
@@ -234,6 +259,7 @@ void Residency::evict_here(DeviceId device_id,
 void Residency::eviction_refused(DeviceId device, ModelId model) {
   Instance& here = instance(device, model);
   here.stage_ = here.staged() ? Stage(Member{}) : Stage(Serving{});
+  changed(device, model);
 }
 
 void Residency::count_eviction(DeviceId device, ModelId model) {
@@ -246,6 +272,7 @@ void Residency::suspend(DeviceId device, ModelId model, std::int64_t held_pages)
   Instance& engine = instance(device, model);
   engine.stage_ = Suspended{};
   engine.kv_pages = held_pages;
+  changed(device, model);
 }
 
 void Residency::leader_goes(DeviceId device, ModelId shard, EvictionReason why) {
@@ -260,11 +287,12 @@ void Residency::lose(DeviceId device, ModelId model) {
     queues_.requeue(id);
   }
   demand_.count_waste(model, here);
-  state_.devices.at(device).instances.erase(model);
+  forget(device, model);
 }
 
 void Residency::forget(DeviceId device, ModelId model) {
   state_.devices.at(device).instances.erase(model);
+  changed(device, model);
 }
 
 // ---- What is said of instances ----
@@ -278,11 +306,17 @@ bool Residency::observe(DeviceId device, const ResidentReport& resident) {
   here.reading = resident.reading;
   const bool completed = resident.complete && !here.complete;
   here.complete = here.complete || resident.complete;
+  if (completed) {
+    changed(device, resident.model);
+  } else {
+    replace(state_, device);
+  }
   return completed;
 }
 
 void Residency::hold_pages(DeviceId device, ModelId model, std::int64_t pages) {
   instance(device, model).kv_pages = pages;
+  replace(state_, device);
 }
 
 void Residency::spare(DeviceId device, ModelId model, bool spare) {
@@ -291,6 +325,7 @@ void Residency::spare(DeviceId device, ModelId model, bool spare) {
 
 void Residency::move(DeviceId device, ModelId model, std::optional<DeviceId> to) {
   instance(device, model).moves_to = to;
+  changed(device, model);
 }
 
 void Residency::decay_peaks() {

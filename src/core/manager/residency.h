@@ -110,6 +110,8 @@ class Residency {
     return state_.devices.at(device).instances.at(model);
   }
   [[nodiscard]] Instance* leading_instance(DeviceId device, ModelId model);
+  void changed(DeviceId device, ModelId model);
+  void leader_changed(DeviceId device, ModelId model);
 
   State& state_;
   Outbox& out_;

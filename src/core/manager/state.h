@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/manager/events.h"
+#include "core/manager/footprints.h"
+#include "core/manager/table.h"
 #include "policy/demand.h"
 #include "policy/nic.h"
 #include "policy/placement.h"
@@ -61,9 +63,33 @@ struct QueueKey {
   friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
 };
 
+class Instance;
+struct DeviceState;
+
+/// Where a model is.
+struct Spot {
+  DeviceId id{};
+  const DeviceState* device = nullptr;
+  const Instance* instance = nullptr;
+  friend bool operator==(const Spot&, const Spot&) = default;
+};
+
+/// Which lists of Index a model is in, which have their meaning.
+struct Listed {
+  bool going = false;
+  bool ticketed = false;
+  bool claiming = false;
+  bool unplaced = false;
+  bool sendable = false;
+  bool in_stages = false;
+  bool doubled = false;
+  friend bool operator==(const Listed&, const Listed&) = default;
+};
+
 struct ModelState {
   // Written by Catalog.
-  ManagerModel config{};
+  ManagerModel config{};  ///< Without its footprints.
+  Footprints footprints{};
   bool removed = false;  ///< No longer configured; its running requests end.
   /// Of the device that suits it best, alone there; 0: none can hold it. Not of an engine, of which
   /// that is learned.
@@ -74,6 +100,7 @@ struct ModelState {
 
   // Written by RequestQueues.
   std::map<QueueKey, RequestId> waiting{};
+  std::size_t unsaid = 0;      ///< Of those that wait, Hold was not said of so many.
   std::size_t requests = 0;    ///< Waiting and in flight.
   std::uint64_t recalled = 0;  ///< Requests that came back from where they waited for memory.
   std::uint64_t kv_moved_tokens = 0;  ///< As ModelStatus has them.
@@ -117,6 +144,14 @@ struct ModelState {
   Duration swap_in{};
   std::size_t frozen = 0;  ///< Requests that stand still with it.
 
+  // Written by the index.
+  std::vector<Spot> spots{};      ///< Where it is, ascending by device.
+  std::vector<DeviceId> plans{};  ///< Devices whose DrainPlan is for it.
+  bool waits = false;             ///< Some requests do.
+  Listed listed{};
+
+  /// What it needs on the device; null: it cannot be there.
+  [[nodiscard]] const policy::Footprint* need_on(const DeviceState& device) const;
   [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
   /// An external engine serves it.
   [[nodiscard]] bool external() const { return config.external.has_value(); }
@@ -253,8 +288,14 @@ struct GuestLoan {
   Instant used_at{};          ///< When some of them held KV, or more were lent.
 };
 
+/// What a device's time is counted as.
+enum class DeviceUse : std::uint8_t { kNone, kServing, kSwitching };
+
 struct DeviceState {
+  // Written by Catalog.
   ManagerDevice config{};
+  std::int64_t workspace = 0;  ///< The largest that any model has there [pages].
+  std::size_t place = 0;       ///< Among all devices, by id: a hint for Footprints::find.
 
   // Written by Devices.
   bool up = false;
@@ -267,8 +308,6 @@ struct DeviceState {
   Duration step{};            ///< As DeviceReport has it.
   std::int64_t refusals = 0;  ///< Loads refused in a row.
   Instant paused_until{};     ///< Nothing is loaded before.
-  Duration serving{};         ///< As DeviceStatus has them.
-  Duration switching{};
 
   std::map<ModelId, Instance> instances{};  ///< Written by Residency.
   std::optional<DrainPlan> plan{};          ///< Written by DrainPlans.
@@ -285,6 +324,58 @@ struct DeviceState {
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
   /// The one that ran at once, on a warm instance, with the device to itself so far.
   std::optional<RequestId> undisturbed{};
+
+  // Written by the index.
+  DeviceUse use = DeviceUse::kNone;
+  Instant used_since{};                  ///< It is that since then.
+  std::array<Duration, 3> used{};        ///< Before, by use.
+  std::optional<ModelId> planned_for{};  ///< Of its plan, as ModelState::plans has it.
+  /// A load has no more than these at once, whatever leaves for it: what runs, comes and goes
+  /// stays.
+  std::int64_t at_most = 0;
+  bool dedicated = false;  ///< As groups.h has it.
+  bool mixed = false;      ///< It is in Index::mixed.
+};
+
+inline const policy::Footprint* ModelState::need_on(const DeviceState& device) const {
+  return footprints.find(device.config.id, device.place);
+}
+
+/// What passes look at, instead of all models and devices. Written by index.cc alone, to which
+/// writers say what they have changed (index.h).
+struct Index {
+  // ---- Models ----
+  std::set<ModelId> going{};      ///< That were removed, or that an operator wants gone.
+  std::set<ModelId> ticketed{};   ///< That an operator waits for.
+  std::set<ModelId> claiming{};   ///< That claim a block.
+  std::set<ModelId> unplaced{};   ///< That are wanted, and in no form on their way or there.
+  std::set<ModelId> in_stages{};  ///< Of which a cut is somewhere.
+  std::set<ModelId> doubled{};    ///< External engines that are in several places.
+  /// For which requests wait, some of which were not told so, or which serve in some form.
+  std::set<ModelId> sendable{};
+
+  // ---- Devices ----
+  std::set<DeviceId> leaving{};  ///< That are up and to go.
+  std::set<DeviceId> planned{};  ///< With a DrainPlan.
+  std::set<DeviceId> alone{};    ///< Kept free for one request.
+  std::set<DeviceId> lending{};  ///< With guests.
+  std::set<DeviceId> lacking{};  ///< Where sequences wait for memory, or have waited.
+  std::set<DeviceId> mixed{};    ///< With engines or parts of groups.
+  /// Those that are another place than before for models that want one, in the order of changes;
+  /// `forgotten` were before the first of them.
+  std::vector<DeviceId> changed{};
+  std::uint64_t forgotten = 0;
+
+  // ---- Instances ----
+  /// That drain, are to move, or have KV of requests that went on elsewhere.
+  std::set<std::pair<DeviceId, ModelId>> watched{};
+
+  // ---- Groups ----
+  /// Rank 0 and its device, of groups to one of whose devices something has happened.
+  std::set<std::pair<ModelId, DeviceId>> stirred{};
+
+  // ---- Requests ----
+  std::set<RequestId> lost{};  ///< Whose worker has died.
 };
 
 /// All that the manager's core knows.
@@ -292,9 +383,9 @@ struct State {
   ManagerOptions options{};
   Instant now{};
   Instant began{};  ///< First configured.
-  std::map<ModelId, ModelState> models{};
-  std::map<DeviceId, DeviceState> devices{};
-  std::map<RequestId, RequestState> requests{};
+  Table<ModelId, ModelState> models{};
+  Table<DeviceId, DeviceState> devices{};
+  Table<RequestId, RequestState> requests{};
   std::set<std::pair<Instant, RequestId>> deadlines{};    ///< Written by RequestQueues.
   std::optional<Instant> drain_deadline{};                ///< The server is shutting down.
   bool settled = true;                                    ///< As Settled says.
@@ -303,6 +394,7 @@ struct State {
   std::map<HostId, policy::Nic> networks{};
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
   std::uint64_t groups_formed = 0;  ///< Written by Residency.
+  Index index{};
 };
 
 }  // namespace heddle::core::manager

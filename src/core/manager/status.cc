@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/views.h"
@@ -41,12 +42,9 @@ core::Residency residency_of(const Instance& instance) {
 
 /// Where the model is, and what it has to do there.
 void add_instances(const State& state, ModelId id, ModelStatus& status) {
-  for (const auto& [device_id, device] : state.devices) {
-    const auto found = device.instances.find(id);
-    if (found == device.instances.end()) {
-      continue;
-    }
-    const Instance& instance = found->second;
+  for (const Spot& spot : state.models.at(id).spots) {
+    const DeviceId device_id = spot.id;
+    const Instance& instance = *spot.instance;
     if (instance.is<Suspended>()) {
       status.requests_waiting += std::ssize(instance.in_flight);
       continue;
@@ -122,20 +120,20 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
 void tell_cut(const State& state, const ModelState& model, ModelStatus& status) {
   const bool serves = serves_complete(state, model.config.id);
   for (const ModelId id : model.cuts) {
-    const auto there = [&](const auto& d) { return d.second.instances.contains(id); };
-    const auto leader = std::ranges::find_if(state.devices, there);
-    if (serves || leader == state.devices.end()) {
+    const std::vector<Spot>& spots = state.models.at(id).spots;
+    if (serves || spots.empty()) {
       continue;
     }
+    const DeviceId leader = spots.front().id;
     status.device.reset();
     status.peers.clear();
     status.loaded_bytes = status.image_bytes = 0;
     status.host_cached = false;
-    for (const ShardPlace& place : block(state, id, leader->first)) {
+    for (const ShardPlace& place : block(state, id, leader)) {
       const ModelState& stage = state.models.at(place.model);
       status.image_bytes += stage.config.image_bytes;
       status.loaded_bytes += image_at(stage, host_of(place.device)).bytes;
-      if (place.device != leader->first) {
+      if (place.device != leader) {
         status.peers.push_back(place.device);
         const auto& instances = state.devices.at(place.device).instances;
         const auto member = instances.find(place.model);
@@ -157,11 +155,11 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
                           .residency = residency_of(instance),
                           .external = model.external(),
                           .requests_running = std::ssize(instance.in_flight)};
-    const auto footprint = model.config.footprints.find(device.config.id);
+    const policy::Footprint* footprint = model.footprints.find(device.config.id);
     if (model.external()) {
       status.weights_pages = here.kv_pages;
-    } else if (footprint != model.config.footprints.end()) {
-      status.weights_pages = footprint->second.image_pages;
+    } else if (footprint != nullptr) {
+      status.weights_pages = footprint->image_pages;
       status.kv_pages = own_kv(here).value_or(instance.kv_pages);
     }
     residents.push_back(std::move(status));
@@ -276,8 +274,8 @@ std::vector<DeviceStatus> device_statuses(const State& state) {
                         .usage = usage_of(state, device),
                         .residents = residents(state, device),
                         .guests = guests(state, device),
-                        .serving = device.serving,
-                        .switching = device.switching});
+                        .serving = time_used(state, device, DeviceUse::kServing),
+                        .switching = time_used(state, device, DeviceUse::kSwitching)});
   }
   return statuses;
 }
@@ -319,6 +317,7 @@ void check_invariants(const State& state) {
     }
   }
   check_groups(state);
+  check_index(state);
 }
 
 }  // namespace heddle::core::manager

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/manager/catalog.h"
+#include "core/manager/index.h"
 #include "core/manager/parts.h"
 #include "core/manager/status.h"
 
@@ -33,6 +34,18 @@ inline constexpr std::uint64_t kPageBytes = 10'000'000;
 
 /// Devices with models, or shards, on them.
 using Spots = std::vector<std::pair<DeviceId, ModelId>>;
+
+class TestState;
+
+/// The parts, for what looks at State::index: tests write parts of the state themselves.
+class Fresh {
+ public:
+  explicit Fresh(TestState& core) : core_(core) {}
+  operator const Parts&() const;  // NOLINT(google-explicit-constructor)
+
+ private:
+  TestState& core_;
+};
 
 /// Models a, b and c on devices that are up, and all parts of the core; no pass runs by itself. A
 /// page has 8 tokens of KV, so that 96 fit beside the weights of a model that is alone.
@@ -227,21 +240,24 @@ class TestState {
   Loads loading{state, residency};
   DrainPlans plans{state, out, residency, loading};
   Claims claims{state, out, residency, loading, plans};
-  Parts parts{.state = state,
-              .out = out,
-              .catalog = catalog,
-              .demand = demand,
-              .queues = queues,
-              .tickets = tickets,
-              .attempts = attempts,
-              .devices = devices,
-              .guests = guests,
-              .fetches = fetches,
-              .residency = residency,
-              .shortages = shortages,
-              .loads = loading,
-              .plans = plans,
-              .claims = claims};
+  PlaceSearch search{state};
+  Parts all_parts{.state = state,
+                  .out = out,
+                  .catalog = catalog,
+                  .demand = demand,
+                  .queues = queues,
+                  .tickets = tickets,
+                  .attempts = attempts,
+                  .devices = devices,
+                  .guests = guests,
+                  .fetches = fetches,
+                  .residency = residency,
+                  .shortages = shortages,
+                  .loads = loading,
+                  .plans = plans,
+                  .claims = claims,
+                  .search = search};
+  Fresh parts{*this};
 
  private:
   static ManagerModel new_model(ModelId id, std::string name) {
@@ -273,5 +289,28 @@ class TestState {
     return found;
   }
 };
+
+/// The model needs this there instead; nobody is told.
+inline void set_need(TestState& core,
+                     ModelId id,
+                     DeviceId device,
+                     const policy::Footprint& footprint) {
+  core.model(id).footprints.put(device, footprint);
+}
+inline void set_image_pages(TestState& core, ModelId id, DeviceId device, std::int64_t pages) {
+  policy::Footprint changed = core.model(id).footprints.at(device);
+  changed.image_pages = pages;
+  set_need(core, id, device, changed);
+}
+inline void set_overhead_pages(TestState& core, ModelId id, DeviceId device, std::int64_t pages) {
+  policy::Footprint changed = core.model(id).footprints.at(device);
+  changed.overhead_pages = pages;
+  set_need(core, id, device, changed);
+}
+
+inline Fresh::operator const Parts&() const {
+  reindex(core_.state);
+  return core_.all_parts;
+}
 
 }  // namespace heddle::core::manager::test

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -17,22 +18,17 @@ bool gone(const State& state, ModelId id, const ModelState& model) {
       std::all_of(model.unloads_asked.begin(), model.unloads_asked.end(), [](const auto& unload) {
         return unload.second == EvictionReason::kIdle;
       });
-  const bool there = std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
-    const auto found = d.second.instances.find(id);
-    return found != d.second.instances.end() &&
-           (!found->second.template is<Suspended>() || !idle_is_enough);
+  const bool there = std::ranges::any_of(model.spots, [&](const Spot& spot) {
+    return !spot.instance->is<Suspended>() || !idle_is_enough;
   });
   const bool cut = std::ranges::any_of(model.cuts, [&](ModelId c) { return somewhere(state, c); });
   return !there && !cut && !(model.sharded() && somewhere(state, id));
 }
 
 bool serves(const State& state, const ModelState& model) {
-  const std::vector<ModelId> all = forms(model);
-  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
-    return std::ranges::any_of(all, [&](ModelId form) {
-      const auto found = d.second.instances.find(form);
-      return found != d.second.instances.end() && found->second.template is<Serving>();
-    });
+  return std::ranges::any_of(forms(model), [&](ModelId form) {
+    return std::ranges::any_of(state.models.at(form).spots,
+                               [](const Spot& spot) { return spot.instance->is<Serving>(); });
   });
 }
 
@@ -42,12 +38,14 @@ void Tickets::ask(const AdminLoad& load) {
   ModelState& model = state_.models.at(load.model);
   model.loads_asked.emplace(load.ticket, state_.now);
   model.sent_away = false;
+  reindex(state_, load.model);
 }
 
 void Tickets::ask(const AdminUnload& unload) {
   ModelState& model = state_.models.at(unload.model);
   model.unloads_asked.emplace(unload.ticket, unload.why);
   model.sent_away = true;
+  reindex(state_, unload.model);
 }
 
 void Tickets::welcome(ModelId model) {
@@ -55,7 +53,8 @@ void Tickets::welcome(ModelId model) {
 }
 
 void Tickets::answer() {
-  for (auto& [id, model] : state_.models) {
+  each(state_.index.ticketed, [&](ModelId id) {
+    ModelState& model = state_.models.at(id);
     if (!model.loads_asked.empty() && serves(state_, model)) {
       for (const auto& [ticket, since] : std::exchange(model.loads_asked, {})) {
         out_.act(AdminDone{.ticket = ticket});
@@ -66,13 +65,15 @@ void Tickets::answer() {
         out_.act(AdminDone{.ticket = ticket});
       }
     }
-  }
+    reindex(state_, id);
+  });
 }
 
 void Tickets::fail_loads(ModelId model, const Error& error) {
   for (const auto& [ticket, since] : std::exchange(state_.models.at(model).loads_asked, {})) {
     out_.act(AdminDone{.ticket = ticket, .error = error});
   }
+  reindex(state_, model);
 }
 
 }  // namespace heddle::core::manager

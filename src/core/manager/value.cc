@@ -56,12 +56,10 @@ double model_worth(const State& state, const DeviceState& device, ModelId id) {
     return 0;
   }
   std::int64_t others = 0;
-  for (const auto& [other_id, other] : state.devices) {
-    const auto found = other.instances.find(id);
-    const bool there = found != other.instances.end();
-    const bool serves = there && found->second.is<Serving>();
-    const bool ready = there && found->second.staged() && gathered(state, id, other_id).whole();
-    others += other_id != device.config.id && (serves || ready) ? 1 : 0;
+  for (const Spot& spot : model.spots) {
+    const bool counts = spot.instance->is<Serving>() ||
+                        (spot.instance->staged() && gathered(state, id, spot.id).whole());
+    others += spot.id != device.config.id && counts ? 1 : 0;
   }
   const policy::Forecast& forecast = expected(state, model, device);
   return policy::worth(
@@ -97,11 +95,22 @@ Duration load_time(const State& state, const ModelState& model, const DeviceStat
   return std::max(read, fetch_time(state, model.config.id, host));
 }
 
+Duration LoadTimes::on(const DeviceState& device) const {
+  const HostId host = host_of(device.config.id);
+  const bool measured = model_.load_times.at(model_.cached_at(host) ? 1 : 0) > Duration{};
+  const std::pair key(host, measured ? 0.0 : device.load_rate);
+  if (last_ != key) {
+    last_ = key;
+    time_ = load_time(state_, model_, device);
+  }
+  return time_;
+}
+
 Duration lead(const State& state) {
   Duration longest{};
   for (const auto& [id, model] : state.models) {
-    if (!model.external() && !model.config.footprints.empty()) {
-      const DeviceState& device = state.devices.at(model.config.footprints.begin()->first);
+    if (!model.external() && !model.footprints.empty()) {
+      const DeviceState& device = state.devices.at(model.footprints.first_device());
       longest = std::max(longest, load_time(state, model, device));
     }
   }
@@ -143,15 +152,12 @@ Duration missing(const State& state, ModelId model, DeviceId leader) {
 
 double kv_growth(const State& state, ModelId id, const DeviceState& device) {
   const ModelState& model = state.models.at(id);
-  const auto footprint = model.config.footprints.find(device.config.id);
-  if (model.external() || footprint == model.config.footprints.end()) {
+  const policy::Footprint* footprint = model.need_on(device);
+  if (model.external() || footprint == nullptr) {
     return 0;
   }
-  std::int64_t instances = 0;
-  for (const auto& [other_id, other] : state.devices) {
-    instances += other.instances.contains(id) ? 1 : 0;
-  }
-  const double bytes = bytes_per_token(footprint->second, device.config.page_bytes);
+  const std::int64_t instances = std::ssize(model.spots);
+  const double bytes = bytes_per_token(*footprint, device.config.page_bytes);
   return policy::kv_demand(model.demand.token_rate(state.now) /
                                static_cast<double>(std::max<std::int64_t>(instances, 1)),
                            static_cast<std::int64_t>(bytes),
@@ -166,11 +172,10 @@ double pressure(const State& state, const DeviceState& device, ModelId wanted) {
   std::int64_t weights = 0;
   std::int64_t workspace = 0;  // They share it.
   const auto weigh = [&](ModelId id) {
-    const auto& footprints = state.models.at(id).config.footprints;
-    const auto footprint = footprints.find(device.config.id);
-    if (footprint != footprints.end()) {
-      weights += footprint->second.image_pages;
-      workspace = std::max(workspace, footprint->second.overhead_pages);
+    const policy::Footprint* footprint = state.models.at(id).need_on(device);
+    if (footprint != nullptr) {
+      weights += footprint->image_pages;
+      workspace = std::max(workspace, footprint->overhead_pages);
     }
   };
   weigh(wanted);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "core/manager/state.h"
 
@@ -22,6 +24,19 @@ inline constexpr double kLoadRate = 1e9;
 [[nodiscard]] Duration load_time(const State& state,
                                  const ModelState& model,
                                  const DeviceState& device);
+
+/// The same of one model on many devices; ascending, those of a host follow each other.
+class LoadTimes {
+ public:
+  LoadTimes(const State& state, const ModelState& model) : state_(state), model_(model) {}
+  [[nodiscard]] Duration on(const DeviceState& device) const;
+
+ private:
+  const State& state_;
+  const ModelState& model_;
+  mutable std::optional<std::pair<HostId, double>> last_{};  // And the rate of the device.
+  mutable Duration time_{};
+};
 
 /// The longest time before a window in which something may have to be done for it.
 [[nodiscard]] Duration lead(const State& state);

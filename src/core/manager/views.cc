@@ -49,7 +49,8 @@ policy::ResidentView resident_view(const State& state,
   const bool alone = model.grouped() && !here.staged() && !of_cut(state, id);
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
   return {.model = id,
-          .pages = alone ? device.config.pages : pages_of(state, device, id, workspace),
+          .pages =
+              alone ? device.config.pages : pages_of(device, state.models.at(id), &here, workspace),
           .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
           .last_used = users.last_used,
           .serving_since = instance.serving_since,
@@ -57,14 +58,28 @@ policy::ResidentView resident_view(const State& state,
           .pinned = stays(state, model),
           .displaced = displaces(wanted, id) || alone ||
                        (!state.options.planner.share && busy(state, id, instance)),
-          .worth = worth(state, device, id),
           .in_transition = !settled,
           .runs_alone = here.staged()};
 }
 
 }  // namespace
 
+void weigh(const State& state, const DeviceState& device, policy::PlacementDevice& view) {
+  for (policy::ResidentView& resident : view.residents) {
+    if (!state.models.at(resident.model).external()) {
+      resident.worth = worth(state, device, resident.model);
+    }
+  }
+}
+
 policy::PlacementDevice view(const State& state, const DeviceState& device, ModelId wanted) {
+  policy::PlacementDevice view = outline(state, device, wanted);
+  weigh(state, device, view);
+  view.pressure = pressure(state, device, wanted);
+  return view;
+}
+
+policy::PlacementDevice outline(const State& state, const DeviceState& device, ModelId wanted) {
   const auto here = device.instances.find(wanted);
   const bool there = here != device.instances.end();
   const bool stands_by = there && here->second.is<Suspended>();
@@ -77,7 +92,7 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
       model.external()
           ? std::max<std::int64_t>(
                 engine_pages(model, device.config.id) - (stands_by ? here->second.kv_pages : 0), 1)
-          : policy::pages_to_load(model.config.footprints.at(device.config.id));
+          : policy::pages_to_load(*model.need_on(device));
   const ModelId all = whole(state, wanted);
   policy::PlacementDevice view{
       .id = device.config.id,
@@ -87,8 +102,8 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
       .available = device.up && (!device.leaving || frozen) && !device.plan && !device.alone &&
                    !present && state.now >= device.paused_until &&
                    device.claimed.value_or(all) == all,
-      .short_of_pages = state.options.planner.pressure && device.shortage.sequences > 0,
-      .pressure = pressure(state, device, wanted)};
+      .short_of_pages = state.options.planner.pressure && device.shortage.sequences > 0};
+  view.residents.reserve(device.instances.size());
   for (const auto& [id, instance] : device.instances) {
     if (instance.is<Evicting>() || id == wanted) {
       continue;
@@ -136,10 +151,9 @@ namespace {
 
 /// Where an external engine stands by, which comes back nowhere else.
 std::optional<DeviceId> standing_by(const State& state, ModelId model) {
-  for (const auto& [id, device] : state.devices) {
-    const auto found = device.instances.find(model);
-    if (found != device.instances.end() && found->second.is<Suspended>()) {
-      return id;
+  for (const Spot& spot : state.models.at(model).spots) {
+    if (spot.instance->is<Suspended>()) {
+      return spot.id;
     }
   }
   return std::nullopt;
@@ -150,17 +164,18 @@ std::optional<DeviceId> standing_by(const State& state, ModelId model) {
 Places places_for(const State& state, ModelId id, std::int64_t need) {
   const ModelState& model = state.models.at(id);
   Places places;
+  const LoadTimes load_times(state, model);
   const auto consider = [&](DeviceId device) {
     const std::int64_t room = tokens_max(state, id, device);
     if (need > room || (model.sharded() && room == 0)) {
       places.fits_elsewhere = std::max(places.fits_elsewhere, room);
       return;
     }
+    const DeviceState& there = state.devices.at(device);
     places.views.push_back(model.sharded() ? block_view(state, id, device)
-                                           : view(state, state.devices.at(device), id));
+                                           : view(state, there, id));
     if (state.options.planner.value) {
-      places.load_takes =
-          std::max(places.load_takes, load_time(state, model, state.devices.at(device)));
+      places.load_takes = std::max(places.load_takes, load_times.on(there));
     }
   };
   if (model.sharded()) {
@@ -169,9 +184,9 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     }
   } else {
     const std::optional<DeviceId> only = standing_by(state, id);
-    for (const auto& [device, footprint] : model.config.footprints) {
-      if (!only || device == *only) {
-        consider(device);
+    for (const Seat& seat : model.footprints.seats()) {
+      if (!only || seat.device == *only) {
+        consider(seat.device);
       }
     }
     if (!model.external()) {
@@ -189,23 +204,24 @@ bool blocked(const State& state, const DeviceState& device, ModelId model) {
 }
 
 bool serves_complete(const State& state, ModelId id) {
-  return std::ranges::any_of(serving_places(state, id), [&](DeviceId device) {
-    return state.devices.at(device).instances.at(id).complete;
+  return std::ranges::any_of(state.models.at(id).spots, [&](const Spot& spot) {
+    return spot.instance->is<Serving>() && spot.instance->complete &&
+           !blocked(state, *spot.device, id);
   });
 }
 
 std::vector<DeviceId> serving_places(const State& state, ModelId id) {
   std::vector<std::tuple<bool, std::int64_t, DeviceId>> places;
-  const std::int64_t batch = state.models.at(id).config.batch;
+  const ModelState& model = state.models.at(id);
+  const std::int64_t batch = model.config.batch;
   bool room = false;
-  for (const auto& [device_id, device] : state.devices) {
-    const auto found = device.instances.find(id);
-    if (found != device.instances.end() && found->second.is<Serving>() &&
-        !blocked(state, device, id)) {
-      const auto load = std::ssize(found->second.in_flight);
-      const bool shortage = state.options.planner.pressure && device.shortage.sequences > 0;
-      places.emplace_back(found->second.spare || shortage, load, device_id);
-      room = room || (!found->second.spare && !shortage && load < batch);
+  for (const Spot& spot : model.spots) {
+    const Instance& instance = *spot.instance;
+    if (instance.is<Serving>() && !blocked(state, *spot.device, id)) {
+      const auto load = std::ssize(instance.in_flight);
+      const bool shortage = state.options.planner.pressure && spot.device->shortage.sequences > 0;
+      places.emplace_back(instance.spare || shortage, load, spot.id);
+      room = room || (!instance.spare && !shortage && load < batch);
     }
   }
   for (auto& place : places) {

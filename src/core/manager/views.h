@@ -12,13 +12,21 @@ namespace heddle::core::manager {
                                            const DeviceState& device,
                                            ModelId wanted);
 
+/// The same without what its models are worth and its pressure, which cost more to say.
+[[nodiscard]] policy::PlacementDevice outline(const State& state,
+                                              const DeviceState& device,
+                                              ModelId wanted);
+
+/// Says of an outline what its models are worth.
+void weigh(const State& state, const DeviceState& device, policy::PlacementDevice& view);
+
 /// A block of devices as if it were one: whatever is there has to go, but the model's own shards.
 [[nodiscard]] policy::PlacementDevice block_view(const State& state,
                                                  ModelId model,
                                                  DeviceId leader);
 
 /// Where the model could go, one entry a device, or a block of a sharded model, on which `need`
-/// tokens fit.
+/// tokens fit. Of whole models of ours PlaceSearch knows more cheaply.
 struct Places {
   std::vector<policy::PlacementDevice> views{};
   std::int64_t fits_elsewhere = 0;  ///< Tokens that fit on the roomiest of those left out.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -109,7 +110,7 @@ void take_down(const Parts& core, DeviceId device_id, LostPlace place) {
 void adopt(const Parts& core, DeviceId device, const ResidentReport& resident) {
   const auto model = core.state.models.find(resident.model);
   if (model != core.state.models.end() && !model->second.external() &&
-      model->second.config.footprints.contains(device)) {
+      model->second.footprints.contains(device)) {
     core.residency.adopt(device, resident, part_of(core.state, device, model->second));
   }
 }
@@ -164,13 +165,13 @@ void hear(const Parts& core, const WorkerFound& found) {
   if (found.report.usage.total > 0) {  // Else it has said nothing yet: all is free.
     core.devices.usage(found.device, found.report.usage);
   }
-  for (const auto& [id, request] : core.state.requests) {
-    const bool here =
-        request.lost && request.lost->device == found.device && request.lost->epoch == found.epoch;
+  each(core.state.index.lost, [&](RequestId id) {
+    const RequestState& request = core.state.requests.at(id);
+    const bool here = request.lost->device == found.device && request.lost->epoch == found.epoch;
     if (const auto as = here ? runs_as(core.state, found.device, request.model) : std::nullopt) {
       core.queues.found(id, found.device, as);
     }
-  }
+  });
   core.loads.look_again();
 }
 

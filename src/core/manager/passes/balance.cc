@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -25,17 +26,13 @@ policy::KvModel kv_model(const State& state,
                          std::int64_t workspace) {
   const ModelState& model = state.models.at(id);
   const Instance& instance = device.instances.at(id);
-  std::int64_t instances = 0;
-  for (const auto& [other_id, other] : state.devices) {
-    instances += other.instances.contains(id) ? 1 : 0;
-  }
   return {.model = id,
           .demand = kv_growth(state, id, device),
           .bytes = (pages_of(state, device, id, workspace) - instance.kv_pages) *
                    static_cast<std::int64_t>(device.config.page_bytes),
           .at = {device.config.id},
-          .movable = !model.external() && !model.removed && !model.config.pin && instances == 1 &&
-                     instance.is<Serving>() && instance.complete};
+          .movable = !model.external() && !model.removed && !model.config.pin &&
+                     model.spots.size() == 1 && instance.is<Serving>() && instance.complete};
 }
 
 /// Carries out a move off a device where requests wait for memory, unless it costs more than the
@@ -89,7 +86,7 @@ void balance(const Parts& core) {
         dedicated(state, device)) {
       continue;
     }
-    const std::int64_t workspace = largest_workspace(state, device);
+    const std::int64_t workspace = device.workspace;
     devices.push_back({.id = device_id,
                        .bytes = (device.config.pages - workspace) *
                                 static_cast<std::int64_t>(device.config.page_bytes)});
@@ -113,29 +110,29 @@ void balance(const Parts& core) {
 
 void finish_moves(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [device_id, device] : state.devices) {
-    for (const auto& [id, instance] : device.instances) {
-      if (!instance.moves_to) {
-        continue;
-      }
-      const auto& there = state.devices.at(*instance.moves_to).instances;
-      const auto found = there.find(id);
-      const bool comes = found != there.end() && found->second.is<Loading>();
-      const bool serves = found != there.end() && found->second.is<Serving>();
-      if (comes && instance.runs()) {
-        continue;
-      }
-      if (!serves || !instance.runs()) {
-        core.residency.move(device_id, id, std::nullopt);
-        continue;
-      }
-      core.residency.spare(device_id, id, true);  // Sent nothing more while the other has room.
-      if (idle(state, instance) && instance.is<Serving>()) {
-        core.residency.move(device_id, id, std::nullopt);
-        core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kMoved);
-      }
+  each(state.index.watched, [&](const std::pair<DeviceId, ModelId>& spot) {
+    const auto [device_id, id] = spot;
+    const Instance& instance = state.devices.at(device_id).instances.at(id);
+    if (!instance.moves_to) {
+      return;
     }
-  }
+    const auto& there = state.devices.at(*instance.moves_to).instances;
+    const auto found = there.find(id);
+    const bool comes = found != there.end() && found->second.is<Loading>();
+    const bool serves = found != there.end() && found->second.is<Serving>();
+    if (comes && instance.runs()) {
+      return;
+    }
+    if (!serves || !instance.runs()) {
+      core.residency.move(device_id, id, std::nullopt);
+      return;
+    }
+    core.residency.spare(device_id, id, true);  // Sent nothing more while the other has room.
+    if (idle(state, instance) && instance.is<Serving>()) {
+      core.residency.move(device_id, id, std::nullopt);
+      core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kMoved);
+    }
+  });
 }
 
 }  // namespace heddle::core::manager

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/manager/index.h"
 #include "core/manager/loads.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
@@ -17,17 +18,13 @@ namespace {
 
 /// Whether the whole model is on its way to a device, or on one.
 bool is_somewhere(const State& state, ModelId id) {
-  for (const auto& [device_id, device] : state.devices) {
-    if (device.instances.contains(id) || (device.plan && device.plan->model == id)) {
-      return true;
-    }
-  }
-  return false;
+  const ModelState& model = state.models.at(id);
+  return !model.spots.empty() || !model.plans.empty();
 }
 
 /// The whole model on that device, where idle models make room for it beside what runs.
 std::optional<ReplicaPlace> place_beside(const State& state, ModelId id, DeviceId device) {
-  if (!state.models.at(id).config.footprints.contains(device)) {
+  if (!state.models.at(id).footprints.contains(device)) {
     return std::nullopt;
   }
   const policy::PlacementDevice there = view(state, state.devices.at(device), id);
@@ -128,13 +125,13 @@ void tend_cut(const Parts& core, ModelId id, ModelId cut, DeviceId leader) {
 }  // namespace
 
 void consolidate(const Parts& core) {
-  for (const auto& [id, model] : core.state.models) {
-    for (const ModelId cut : model.cuts) {
+  each(core.state.index.in_stages, [&](ModelId id) {
+    for (const ModelId cut : core.state.models.at(id).cuts) {
       for (const auto& [leader, followers] : core.state.models.at(cut).config.groups) {
         tend_cut(core, id, cut, leader);
       }
     }
-  }
+  });
 }
 
 }  // namespace heddle::core::manager

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -67,11 +68,11 @@ std::vector<Candidate> candidates(const State& state, RequestId id) {
   if (request.deaths < kDeathsInCompany) {
     return places;
   }
-  for (const auto& [device_id, device] : state.devices) {
-    if (device.alone == id) {
+  each(state.index.alone, [&](DeviceId device_id) {
+    if (state.devices.at(device_id).alone == id) {
       std::erase_if(places, [&](const Candidate& place) { return place.device != device_id; });
     }
-  }
+  });
   places.resize(std::min<std::size_t>(places.size(), 1));
   return places;
 }
@@ -79,9 +80,10 @@ std::vector<Candidate> candidates(const State& state, RequestId id) {
 }  // namespace
 
 void release(const Parts& core) {
-  for (const auto& [id, device] : core.state.devices) {
-    if (!device.alone || core.state.requests.at(*device.alone).device) {
-      continue;
+  each(core.state.index.alone, [&](DeviceId id) {
+    const DeviceState& device = core.state.devices.at(id);
+    if (core.state.requests.at(*device.alone).device) {
+      return;
     }
     const std::vector<ModelId> all =
         forms(core.state.models.at(core.state.requests.at(*device.alone).model));
@@ -91,12 +93,12 @@ void release(const Parts& core) {
         })) {
       core.queues.release(id);
     }
-  }
+  });
 }
 
 void dispatch(const Parts& core) {
-  for (const auto& [id, model] : core.state.models) {
-    const std::map<QueueKey, RequestId> waiting = model.waiting;
+  each(core.state.index.sendable, [&](ModelId id) {
+    const std::map<QueueKey, RequestId> waiting = core.state.models.at(id).waiting;
     for (const auto& [key, request] : waiting) {
       const bool sent =
           std::ranges::any_of(candidates(core.state, request),
@@ -105,7 +107,7 @@ void dispatch(const Parts& core) {
         core.queues.hold(request);
       }
     }
-  }
+  });
 }
 
 }  // namespace heddle::core::manager

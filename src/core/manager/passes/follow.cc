@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -54,24 +55,25 @@ bool has_place(const State& state, const DeviceState& device, ModelId id, ModelI
 
 void follow(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [device_id, device] : state.devices) {
+  each(state.index.watched, [&](const std::pair<DeviceId, ModelId>& spot) {
+    const auto [device_id, id] = spot;
+    const DeviceState& device = state.devices.at(device_id);
     if (!device.up) {
-      continue;
+      return;
     }
-    for (const auto& [id, instance] : device.instances) {
-      for (const auto& [request, until] : instance.owes) {
-        core.out.wake_by(until);
-      }
-      if (instance.in_flight.empty() || !gives_up(state, id, instance)) {
-        continue;
-      }
-      const ModelState& model = state.models.at(id);
-      const bool sharded = model.grouped() && !of_cut(state, id);
-      if (!model.external() && !sharded && has_place(state, device, id, asked(state, id))) {
-        core.queues.yield(device_id, id);
-      }
+    const Instance& instance = device.instances.at(id);
+    for (const auto& [request, until] : instance.owes) {
+      core.out.wake_by(until);
     }
-  }
+    if (instance.in_flight.empty() || !gives_up(state, id, instance)) {
+      return;
+    }
+    const ModelState& model = state.models.at(id);
+    const bool sharded = model.grouped() && !of_cut(state, id);
+    if (!model.external() && !sharded && has_place(state, device, id, asked(state, id))) {
+      core.queues.yield(device_id, id);
+    }
+  });
 }
 
 }  // namespace heddle::core::manager

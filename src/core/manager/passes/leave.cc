@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/loads.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
@@ -14,17 +15,13 @@ namespace {
 
 /// Whether the model is, or is about to be, on a device that stays.
 bool on_the_way(const State& state, ModelId model) {
-  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
-    const auto found = entry.second.instances.find(model);
-    return !entry.second.leaving && found != entry.second.instances.end() &&
-           found->second.template is<Loading>();
+  return std::ranges::any_of(state.models.at(model).spots, [](const Spot& spot) {
+    return !spot.device->leaving && spot.instance->is<Loading>();
   });
 }
 bool serves_elsewhere(const State& state, ModelId model) {
-  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
-    const auto found = entry.second.instances.find(model);
-    return !entry.second.leaving && found != entry.second.instances.end() &&
-           found->second.template is<Serving>();
+  return std::ranges::any_of(state.models.at(model).spots, [](const Spot& spot) {
+    return !spot.device->leaving && spot.instance->is<Serving>();
   });
 }
 
@@ -86,10 +83,8 @@ void leave_instance(const Parts& core, const DeviceState& device, ModelId id) {
 }  // namespace
 
 void leave(const Parts& core) {
-  for (const auto& [device_id, device] : core.state.devices) {
-    if (!device.leaving || !device.up) {
-      continue;
-    }
+  each(core.state.index.leaving, [&](DeviceId device_id) {
+    const DeviceState& device = core.state.devices.at(device_id);
     if (device.plan && device.plan->lacks == 0) {
       core.plans.cancel(device_id);
     }
@@ -105,7 +100,7 @@ void leave(const Parts& core) {
     for (const ModelId id : here) {
       leave_instance(core, device, id);
     }
-  }
+  });
 }
 
 }  // namespace heddle::core::manager

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -59,10 +60,8 @@ void relieve(const Parts& core, const DeviceState& device) {
       found->second.removed) {
     return;
   }
-  const bool coming = std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& e) {
-    const auto there = e.second.instances.find(found->first);
-    return there != e.second.instances.end() &&
-           (!there->second.complete || e.second.shortage.sequences == 0);
+  const bool coming = std::ranges::any_of(found->second.spots, [](const Spot& spot) {
+    return !spot.instance->complete || spot.device->shortage.sequences == 0;
   });
   const auto place = coming ? std::nullopt : place_for_replica(state, found->first);
   if (!place) {
@@ -135,21 +134,21 @@ void recall(const Parts& core) {
   if (!core.state.options.planner.pressure) {
     return;
   }
-  for (const auto& [id, device] : core.state.devices) {
-    recall_from(core, device);
-  }
+  each(core.state.index.lacking,
+       [&](DeviceId id) { recall_from(core, core.state.devices.at(id)); });
 }
 
 void lend(const Parts& core) {
   if (core.state.drain_deadline) {
     return;
   }
-  for (const auto& [id, device] : core.state.devices) {
+  each(core.state.index.lacking, [&](DeviceId id) {
+    const DeviceState& device = core.state.devices.at(id);
     core.shortages.count(id);
     if (device.up && !device.plan && device.shortage.pages > 0) {
       lend_on(core, device);
     }
-  }
+  });
 }
 
 }  // namespace heddle::core::manager

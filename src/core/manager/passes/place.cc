@@ -5,6 +5,7 @@
 
 #include "core/manager/cold_starts.h"
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -22,42 +23,19 @@ constexpr Duration kDevicesStart = 10s;
 /// one that starts first would get whatever is to be there from the beginning.
 bool waits_for_devices(const State& state, const ModelState& model) {
   return model.waiting.empty() && model.frozen == 0 && state.now < state.began + kDevicesStart &&
-         std::any_of(
-             model.config.footprints.begin(),
-             model.config.footprints.end(),
-             [&](const auto& entry) {
-               return state.devices.at(entry.first).epoch == WorkerEpoch{};
+         std::ranges::any_of(
+             model.footprints.seats(),
+             [&](const Seat& seat) {
+               return state.devices.at(seat.device).epoch == WorkerEpoch{};
              });
-}
-
-/// Whether the model is on its way to a device, or serves on one.
-bool form_under_way(const State& state, ModelId id, const ModelState& model) {
-  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
-    const DeviceState& device = entry.second;
-    const auto found = device.instances.find(id);
-    const bool coming = found != device.instances.end() &&
-                        ((found->second.template is<Loading>() && !found->second.staged()) ||
-                         (found->second.template is<Serving>() && !blocked(state, device, id)) ||
-                         (found->second.template is<Evicting>() && model.external()));
-    return coming || (device.plan && device.plan->model == id);
-  });
-}
-
-/// The same of the model in any form.
-bool under_way(const State& state, const ModelState& model) {
-  return std::ranges::any_of(forms(model), [&](ModelId form) {
-    const ModelState& one = state.models.at(form);
-    return one.claims || form_under_way(state, form, one);
-  });
 }
 
 /// Since when requests stand still with their external engine.
 Instant frozen_since(const State& state, ModelId model) {
   Instant since = Instant::max();
-  for (const auto& [id, device] : state.devices) {
-    const auto found = device.instances.find(model);
-    if (found != device.instances.end() && found->second.is<Suspended>()) {
-      for (const RequestId request : found->second.in_flight) {
+  for (const Spot& spot : state.models.at(model).spots) {
+    if (spot.instance->is<Suspended>()) {
+      for (const RequestId request : spot.instance->in_flight) {
         since = std::min(since, state.requests.at(request).arrived);
       }
     }
@@ -119,8 +97,30 @@ std::string why_never(const State& state, const ModelState& model, policy::Place
                                         : "; those that are there, and stay, leave too few");
 }
 
-/// Loads the model where its victims can go at once; else drains them.
+/// False: it can be nowhere, and the requests that want that fail.
+bool may_come(const Parts& core,
+              ModelId id,
+              const policy::Placement& placement,
+              std::int64_t fits_elsewhere) {
+  note_waiting(core, id, placement);
+  if (placement.outcome == policy::PlacementOutcome::kWait && placement.retry_at) {
+    core.out.wake_by(*placement.retry_at);
+  }
+  if (placement.outcome != policy::PlacementOutcome::kNever) {
+    return true;
+  }
+  const ModelState& model = core.state.models.at(id);
+  core.attempts.give_up(
+      id, {Code::kUnavailable, why_never(core.state, model, placement.reason)}, fits_elsewhere);
+  return false;
+}
+
+/// Loads the model where its victims can go at once; else drains them, if anything can be done.
 void take(const Parts& core, ModelId id, const policy::Placement& placement) {
+  if (placement.outcome != policy::PlacementOutcome::kLoad &&
+      placement.outcome != policy::PlacementOutcome::kDrain) {
+    return;
+  }
   const DeviceState& there = core.state.devices.at(placement.device);
   const bool slow =
       std::any_of(placement.victims.begin(), placement.victims.end(), [&](ModelId victim) {
@@ -169,15 +169,16 @@ void start_in_stages(const Parts& core, ModelId id, CutStart start) {
   }
 }
 
-void place_model(const Parts& core, ModelId id, Instant since) {
+/// An external engine, or a sharded model.
+void place_other(const Parts& core, ModelId id, Instant since) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
-  if (auto start = choose_cut_start(state, id)) {
-    start_in_stages(core, id, std::move(*start));
-    return;
-  }
   const Places places = places_for(state, id, longest_waiting(state, model));
   for (const policy::PlacementDevice& place : places.views) {
+    if (!model.sharded()) {
+      core.out.wake_by(state.devices.at(place.id).paused_until);
+      continue;
+    }
     for (const ShardPlace& part : block(state, id, place.id)) {
       core.out.wake_by(state.devices.at(part.device).paused_until);
     }
@@ -187,23 +188,35 @@ void place_model(const Parts& core, ModelId id, Instant since) {
       state.now,
       since,
       {.drain_after = state.options.drain_after, .load = places.load_takes});
-  note_waiting(core, id, placement);
-  if (placement.outcome == policy::PlacementOutcome::kWait && placement.retry_at) {
-    core.out.wake_by(*placement.retry_at);
-  }
-  if (placement.outcome == policy::PlacementOutcome::kNever) {
-    core.attempts.give_up(
-        id, {Code::kUnavailable, why_never(state, model, placement.reason)}, places.fits_elsewhere);
+  if (!may_come(core, id, placement, places.fits_elsewhere)) {
     if (places.fits_elsewhere > 0 && model.wanted()) {
-      place_model(core, id, since);  // The shorter requests.
+      place_other(core, id, since);  // The shorter requests.
     }
   } else if (model.sharded()) {
     if (const auto leader = block_to_claim(core, id, placement, places.views, since)) {
       core.claims.claim(id, *leader);
     }
-  } else if (placement.outcome == policy::PlacementOutcome::kLoad ||
-             placement.outcome == policy::PlacementOutcome::kDrain) {
+  } else {
     take(core, id, placement);
+  }
+}
+
+/// A whole model of ours.
+void place_model(const Parts& core, ModelId id, Instant since) {
+  const State& state = core.state;
+  const ModelState& model = state.models.at(id);
+  if (auto start = choose_cut_start(state, id)) {
+    start_in_stages(core, id, std::move(*start));
+    return;
+  }
+  const PlaceChoice choice = core.search.choose(id, longest_waiting(state, model), since);
+  if (choice.paused_until) {
+    core.out.wake_by(*choice.paused_until);
+  }
+  if (may_come(core, id, choice.placement, choice.fits_elsewhere)) {
+    take(core, id, choice.placement);
+  } else if (choice.fits_elsewhere > 0 && model.wanted()) {
+    place_model(core, id, since);  // The shorter requests.
   }
 }
 
@@ -211,11 +224,10 @@ void place_model(const Parts& core, ModelId id, Instant since) {
 
 void place(const Parts& core) {
   const State& state = core.state;
+  core.search.prune();
   std::vector<std::pair<Instant, ModelId>> wanted;
-  for (const auto& [id, model] : state.models) {
-    if (!model.wanted() || under_way(state, model)) {
-      continue;
-    }
+  for (const ModelId id : state.index.unplaced) {
+    const ModelState& model = state.models.at(id);
     if (state.now < model.retry_at) {
       core.out.wake_by(model.retry_at);
     } else if (waits_for_devices(state, model)) {
@@ -226,7 +238,12 @@ void place(const Parts& core) {
   }
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [since, id] : wanted) {
-    place_model(core, id, since);
+    const ModelState& model = state.models.at(id);
+    if (model.external() || model.sharded()) {
+      place_other(core, id, since);
+    } else {
+      place_model(core, id, since);
+    }
   }
 }
 

@@ -112,7 +112,7 @@ TEST(Place, AModelThatLeavesOneDeviceIsBroughtInOnAnother) {
 TEST(Place, AnEngineThatLeavesHasToHaveLeft) {
   TestState core(2);
   core.add_engine();
-  core.model(kEngine).config.footprints[kOther] = {.image_pages = kEnginePages};
+  set_need(core, kEngine, kOther, {.image_pages = kEnginePages});
   core.serve(kEngine);
   core.residency.evict(kDevice, kEngine, EvictMode::kWhenIdle, EvictionReason::kIdle);
   core.wait(kEngine);

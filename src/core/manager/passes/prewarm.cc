@@ -69,7 +69,7 @@ policy::PlacedReplica placed_group(const State& state, ModelId id, DeviceId lead
   const ModelState& model = state.models.at(id);
   const Instance& instance = first.instances.at(id);
   const Gathered there = gathered(state, id, leader);
-  const std::int64_t workspace = largest_workspace(state, first);
+  const std::int64_t workspace = first.workspace;
   const bool serves = !instance.staged() && !instance.is<Loading>();
   const bool complete = there.complete == there.shards;
   policy::PlacedReplica replica{
@@ -103,7 +103,7 @@ void free_left_over(const State& state,
     const auto known = std::find_if(
         devices.begin(), devices.end(), [&](const auto& each) { return each.id == place.device; });
     if (known->prewarmable && left_over(state, device, place.model)) {
-      known->free_pages += pages_of(state, device, place.model, largest_workspace(state, device));
+      known->free_pages += pages_of(state, device, place.model, device.workspace);
     }
   }
 }
@@ -116,7 +116,7 @@ policy::ReplicaMap replica_map(const State& state) {
   for (const auto& [device_id, device] : state.devices) {
     const bool open = device.up && !device.leaving && !device.plan && !device.alone &&
                       !device.claimed && !held(state, device) && state.now >= device.paused_until;
-    const std::int64_t workspace = largest_workspace(state, device);
+    const std::int64_t workspace = device.workspace;
     std::int64_t growth = 0;
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = state.models.at(id);
@@ -156,23 +156,20 @@ policy::ReplicaMap replica_map(const State& state) {
 policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
-  const DeviceState& device = state.devices.at(model.config.footprints.begin()->first);
-  std::int64_t instances = 0;
-  for (const auto& [device_id, each] : state.devices) {
-    const auto found = each.instances.find(id);
-    instances += found != each.instances.end() && busy(state, id, found->second) ? 1 : 0;
-  }
+  const DeviceState& device = state.devices.at(model.footprints.first_device());
+  const std::int64_t instances = std::ranges::count_if(
+      model.spots, [&](const Spot& spot) { return busy(state, id, *spot.instance); });
   const policy::Forecast& forecast = expected(state, model, device);
   const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
   const bool hot = core.demand.load(id) >= capacity / 2;
   policy::Load load{.mean = forecast.load.mean,
                     .peak = std::max(forecast.load.mean, forecast.load.peak)};
-  std::int64_t pages = pages_beside_workspace(model.config.footprints.begin()->second);
+  std::int64_t pages = pages_beside_workspace(model.footprints.first());
   std::vector<std::vector<DeviceId>> blocks;
   for (const auto& [leader, others] : model.config.groups) {
     std::vector<DeviceId>& devices = blocks.emplace_back();
     for (const ShardPlace& place : block(state, id, leader)) {
-      const ManagerModel& shard = state.models.at(place.model).config;
+      const ModelState& shard = state.models.at(place.model);
       pages = std::max(pages, pages_beside_workspace(shard.footprints.at(place.device)));
       devices.push_back(place.device);
     }
@@ -204,7 +201,7 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
     const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
     const bool whole_model = !model.config.part_of && !model.config.cut_of;
     if (!model.external() && whole_model && !model.removed && !model.sent_away &&
-        state.now >= model.retry_at && !model.config.footprints.empty() && !crowded) {
+        state.now >= model.retry_at && !model.footprints.empty() && !crowded) {
       demands.push_back(model_demand(core, id));
     }
   }
@@ -262,7 +259,7 @@ void add_left_over(const State& state, const std::vector<ShardPlace>& places, Le
       room += other.device == place.device ? pages_of(state, device, other.model, workspace) : 0;
     }
     const std::int64_t need =
-        policy::pages_to_load(state.models.at(place.model).config.footprints.at(place.device));
+        policy::pages_to_load(state.models.at(place.model).footprints.at(place.device));
     for (const auto& [id, instance] : device.instances) {
       const ShardPlace rest{.model = id, .device = place.device};
       if (room < need && whole(state, id) != whole(state, place.model) &&

@@ -127,7 +127,7 @@ TEST(Prewarm, AModelThatWasSentAwayOrCannotBeHadIsNotLoaded) {
       [](TestState& core) { core.model(kA).removed = true; },
       [](TestState& core) { core.model(kA).config.external = ExternalModel{}; },
       [](TestState& core) { core.model(kA).config.part_of = kB; },
-      [](TestState& core) { core.model(kA).config.footprints.clear(); }};
+      [](TestState& core) { core.model(kA).footprints = {}; }};
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     Foreseen core;
     reasons[i](core);

@@ -21,10 +21,9 @@ bool in_stages(const State& state, ModelId id, const ModelState& model) {
 /// One device more for a model with so much load: one that it was spared on, else where that costs
 /// others less than the model's own requests would wait.
 void add_replica(const Parts& core, ModelId id, double load) {
-  for (const auto& [device_id, device] : core.state.devices) {
-    const auto here = device.instances.find(id);
-    if (here != device.instances.end() && here->second.spare) {
-      core.residency.spare(device_id, id, false);
+  for (const Spot& spot : core.state.models.at(id).spots) {
+    if (spot.instance->spare) {
+      core.residency.spare(spot.id, id, false);
       return;
     }
   }
@@ -43,22 +42,18 @@ void add_replica(const Parts& core, ModelId id, double load) {
 void scale(const Parts& core) {
   const State& state = core.state;
   for (const auto& [id, model] : state.models) {
-    if (model.external() || model.sharded() || model.removed || in_stages(state, id, model) ||
-        model.demand.in_system() == 0) {
+    if (model.demand.in_system() == 0 || model.external() || model.sharded() || model.removed ||
+        in_stages(state, id, model)) {
       continue;
     }
     std::vector<policy::InstanceView> running;
     std::int64_t starting = 0;
-    for (const auto& [device_id, device] : state.devices) {
-      const auto found = device.instances.find(id);
-      if (found == device.instances.end()) {
-        continue;
-      }
-      starting += found->second.is<Loading>() ? 1 : 0;
-      if (found->second.is<Serving>() && !found->second.spare) {
+    for (const auto& [device_id, device, instance] : model.spots) {
+      starting += instance->is<Loading>() ? 1 : 0;
+      if (instance->is<Serving>() && !instance->spare) {
         running.push_back({.id = replica_id(device_id, id),
-                           .running = std::ssize(found->second.in_flight),
-                           .started = found->second.serving_since});
+                           .running = std::ssize(instance->in_flight),
+                           .started = instance->serving_since});
       }
     }
     const double load = core.demand.load(id);

@@ -118,7 +118,7 @@ TEST(Scale, WhatWasActedOnAMomentAgoIsLeftAlone) {
 TEST(Scale, AnEngineAShardedModelAndARemovedOneHaveWhatTheyHave) {
   TestState engine(2);
   engine.add_engine();
-  engine.model(kEngine).config.footprints[kOther] = {.image_pages = 12};
+  set_need(engine, kEngine, kOther, {.image_pages = 12});
   engine.serve(kEngine);
   TestState group(4);
   group.add_group();

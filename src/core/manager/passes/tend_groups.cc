@@ -1,4 +1,5 @@
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
 
@@ -80,11 +81,14 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
 }  // namespace
 
 void tend_groups(const Parts& core) {
-  for (const auto& [id, model] : core.state.models) {
-    for (const auto& [leader, others] : model.config.groups) {
+  each(core.state.index.stirred, [&](const std::pair<ModelId, DeviceId>& group) {
+    const auto [id, leader] = group;
+    core.claims.look_after(id, leader);
+    const auto model = core.state.models.find(id);
+    if (model != core.state.models.end() && model->second.config.groups.contains(leader)) {
       tend_group(core, id, leader);
     }
-  }
+  });
 }
 
 }  // namespace heddle::core::manager

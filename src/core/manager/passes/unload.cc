@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -39,13 +41,40 @@ void unload_instance(const Parts& core,
   }
 }
 
+/// Where anything is of the models that go.
+std::set<DeviceId> devices_of_going(const State& state) {
+  std::set<DeviceId> devices;
+  const auto add = [&](ModelId id) {
+    const auto found = state.models.find(id);
+    if (found != state.models.end()) {
+      for (const Spot& spot : found->second.spots) {
+        devices.insert(spot.id);
+      }
+    }
+  };
+  for (const ModelId id : state.index.going) {
+    for (const ModelId form : forms(state.models.at(id))) {
+      add(form);
+      const ModelState& model = state.models.at(form);
+      if (model.sharded()) {
+        std::ranges::for_each(shards_of(model), add);
+      }
+    }
+  }
+  return devices;
+}
+
 }  // namespace
 
 /// A model that is not configured any more takes no requests, not even back from a worker that
 /// died.
 void unload(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [id, model] : state.models) {
+  if (state.index.going.empty()) {
+    return;
+  }
+  each(state.index.going, [&](ModelId id) {
+    const ModelState& model = state.models.at(id);
     if (model.removed) {
       core.attempts.give_up(id,
                             {Code::kNotFound,
@@ -53,8 +82,9 @@ void unload(const Parts& core) {
                                  "' was removed from the configuration while the request waited "
                                  "for it"});
     }
-  }
-  for (const auto& [device_id, device] : state.devices) {
+  });
+  for (const DeviceId device_id : devices_of_going(state)) {
+    const DeviceState& device = state.devices.at(device_id);
     for (const auto& [id, instance] : device.instances) {
       const ModelState& own = state.models.at(whole(state, id));
       const ModelState& model = own.removed ? own : state.models.at(asked(state, id));
@@ -100,19 +130,15 @@ void end_double(const Parts& core, DeviceId device, ModelId model) {
 }  // namespace
 
 void unload_doubles(const Parts& core) {
-  for (const auto& [id, model] : core.state.models) {
-    if (!model.external() || model.config.footprints.size() < 2) {
-      continue;
-    }
+  each(core.state.index.doubled, [&](ModelId id) {
     std::vector<DeviceId> places;
-    for (const auto& [device_id, device] : core.state.devices) {
-      const auto found = device.instances.find(id);
-      if (found != device.instances.end() && !found->second.is<Evicting>()) {
-        places.push_back(device_id);
+    for (const Spot& spot : core.state.models.at(id).spots) {
+      if (!spot.instance->is<Evicting>()) {
+        places.push_back(spot.id);
       }
     }
-    const auto at = [&, model_id = id](DeviceId place) -> const Instance& {
-      return core.state.devices.at(place).instances.at(model_id);
+    const auto at = [&](DeviceId place) -> const Instance& {
+      return core.state.devices.at(place).instances.at(id);
     };
     const auto kept =
         std::ranges::max_element(places, {}, [&](DeviceId place) { return weight(at(place)); });
@@ -121,30 +147,52 @@ void unload_doubles(const Parts& core) {
         end_double(core, place, id);
       }
     }
-  }
+  });
 }
+
+namespace {
+
+/// What may be too cramped for a request: where its model serves, and what drains.
+std::set<std::pair<DeviceId, ModelId>> perhaps_cramped(const State& state) {
+  std::set<std::pair<DeviceId, ModelId>> spots;
+  for (const auto& [device, model] : state.index.watched) {
+    const Draining* draining = state.devices.at(device).instances.at(model).as<Draining>();
+    if (draining != nullptr && draining->cramped) {
+      spots.emplace(device, model);
+    }
+  }
+  for (const ModelId id : state.index.sendable) {
+    for (const ModelId form : forms(state.models.at(id))) {
+      for (const Spot& spot : state.models.at(form).spots) {
+        spots.emplace(spot.id, form);
+      }
+    }
+  }
+  return spots;
+}
+
+}  // namespace
 
 void unload_cramped(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [device_id, device] : state.devices) {
-    for (const auto& [id, instance] : device.instances) {
-      const bool follows = instance.part().leader && !instance.staged();
-      const Draining* draining = instance.as<Draining>();
-      if (follows || !(instance.is<Serving>() || (draining != nullptr && draining->cramped))) {
-        continue;
+  for (const auto& [device_id, id] : perhaps_cramped(state)) {
+    const Instance& instance = state.devices.at(device_id).instances.at(id);
+    const bool follows = instance.part().leader && !instance.staged();
+    const Draining* draining = instance.as<Draining>();
+    if (follows || !(instance.is<Serving>() || (draining != nullptr && draining->cramped))) {
+      continue;
+    }
+    const std::int64_t longest = longest_waiting(state, state.models.at(asked(state, id)));
+    const bool cramped = longest > 0 && longest > tokens_max(state, id, device_id);
+    if (!cramped) {
+      if (draining != nullptr) {
+        core.residency.resume(device_id, id);
       }
-      const std::int64_t longest = longest_waiting(state, state.models.at(asked(state, id)));
-      const bool cramped = longest > 0 && longest > tokens_max(state, id, device_id);
-      if (!cramped) {
-        if (draining != nullptr) {
-          core.residency.resume(device_id, id);
-        }
-        continue;
-      }
-      core.residency.drain(device_id, id, true);
-      if (idle(state, instance)) {
-        core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kCramped);
-      }
+      continue;
+    }
+    core.residency.drain(device_id, id, true);
+    if (idle(state, instance)) {
+      core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kCramped);
     }
   }
 }

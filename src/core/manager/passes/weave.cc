@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/manager/groups.h"
+#include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
@@ -187,9 +188,7 @@ void recall_from(const Parts& core, const DeviceState& host) {
 
 void weave(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [id, device] : state.devices) {
-    recall_from(core, device);
-  }
+  each(state.index.lending, [&](DeviceId id) { recall_from(core, state.devices.at(id)); });
   if (!state.options.planner.weave || state.drain_deadline) {
     return;
   }
