@@ -10,9 +10,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr SequenceId kOne{1};
-constexpr SequenceId kOther{2};
-constexpr std::int64_t kBlock = 16;
+constexpr SequenceId kFirst{1};
+constexpr SequenceId kSecond{2};
+constexpr std::int64_t kTokens = 16;
 
 /// What is awaited after so much was asked for one after the other, over a link that takes so long
 /// for a token, and so long for nothing.
@@ -22,11 +22,11 @@ Duration last_wait(GatherPace& pace, Duration per_token, Duration empty) {
   Duration took{};
   for (int round = 0; round < 40; ++round) {
     const std::int64_t end = there + pace.tokens();
-    pace.asked(kOne, end, now);
+    pace.asked(kFirst, end, now);
     took = empty + pace.tokens() * per_token;
     now += took;
     there = end;
-    pace.came(kOne, there, kBlock, now);
+    pace.came(kFirst, there, kTokens, now);
   }
   return took;
 }
@@ -42,28 +42,28 @@ TEST(GatherPace, OverASlowLinkNothingWaitsLongBehindIt) {
   GatherPace pace;
   const Duration took = last_wait(pace, 1ms, 30ms);
   EXPECT_LE(took, 30ms + 64 * 1ms);
-  EXPECT_GE(pace.tokens(), kBlock);
+  EXPECT_GE(pace.tokens(), kTokens);
   EXPECT_LE(pace.tokens(), 64);
 }
 
 TEST(GatherPace, ABlockIsTheLeast) {
   GatherPace pace;
   (void)last_wait(pace, 50ms, 1ms);
-  EXPECT_EQ(pace.tokens(), kBlock);
+  EXPECT_EQ(pace.tokens(), kTokens);
 }
 
 TEST(GatherPace, WhatWasForNobodyTellsNothing) {
   GatherPace pace;
-  pace.asked(kOne, 10, Instant{1s});
-  pace.came(kOther, 20, kBlock, Instant{2s});
-  pace.came(kOne, 9, kBlock, Instant{2s});
-  EXPECT_EQ(pace.tokens(), kBlock) << "nothing that was timed has come";
+  pace.asked(kFirst, 10, Instant{1s});
+  pace.came(kSecond, 20, kTokens, Instant{2s});
+  pace.came(kFirst, 9, kTokens, Instant{2s});
+  EXPECT_EQ(pace.tokens(), kTokens) << "nothing that was timed has come";
   pace.forget();
-  pace.came(kOne, 10, kBlock, Instant{3s});
-  EXPECT_EQ(pace.tokens(), kBlock);
-  pace.asked(kOne, 20, Instant{3s});
-  pace.came(kOne, 20, kBlock, Instant{3s});
-  EXPECT_EQ(pace.tokens(), 2 * kBlock);
+  pace.came(kFirst, 10, kTokens, Instant{3s});
+  EXPECT_EQ(pace.tokens(), kTokens);
+  pace.asked(kFirst, 20, Instant{3s});
+  pace.came(kFirst, 20, kTokens, Instant{3s});
+  EXPECT_EQ(pace.tokens(), 2 * kTokens);
 }
 
 }  // namespace
