@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace heddle::cli {
 namespace {
 
 constexpr std::size_t kLateShown = 10;
+/// Twice the servers that have no larger part in time than this, so often in a row, say that more
+/// would not help either.
+constexpr double kGain = 0.001;
+constexpr int kInVain = 2;
 
 /// What a run says of one model.
 struct Best {
@@ -71,6 +76,20 @@ std::vector<LateModel> late_models(const CapacityQuestion& question,
   return late;
 }
 
+std::vector<NeverServed> never_served(const TraceSummary& summary, const sim::RunEnd& end) {
+  std::vector<NeverServed> reasons;
+  for (const sim::Unserved& each : end.unserved) {
+    auto found = std::ranges::find(reasons, each.why, &NeverServed::why);
+    if (found == reasons.end()) {
+      found = reasons.insert(reasons.end(), {.why = each.why});
+    }
+    found->requests += each.requests;
+    found->models.push_back(summary.models[each.model.value()].name);
+  }
+  std::ranges::sort(reasons, std::greater<>(), &NeverServed::requests);
+  return reasons;
+}
+
 /// Replays the workload on so many servers.
 Result<Replayed> replay(const CapacityQuestion& question,
                         const sim::HostSpec& server,
@@ -112,10 +131,7 @@ Result<Replayed> replay(const CapacityQuestion& question,
                              .ttft_p99 = results.ttft().at(0.99),
                              .gpu_hours = results.gpu_seconds() / 3600},
                     .late = late_models(question, results, best)};
-  for (const sim::Unserved& each : results.end().unserved) {
-    replayed.size.unserved.push_back(summary.models[each.model.value()].name + ": " +
-                                     std::to_string(each.requests) + " requests: " + each.why);
-  }
+  replayed.size.unserved = never_served(summary, results.end());
   return replayed;
 }
 
@@ -162,23 +178,29 @@ Result<std::vector<Relief>> reliefs_of(const CapacityQuestion& question,
 }  // namespace
 
 std::vector<std::int64_t> scan_sizes(std::int64_t most,
-                                     const std::function<bool(std::int64_t)>& meets) {
+                                     double target,
+                                     const std::function<double(std::int64_t)>& attained) {
   std::vector<std::int64_t> sizes;
   std::int64_t small = 0;
   std::int64_t large = 1;
+  double best = -1;
+  int in_vain = 0;
   for (;; large = std::min(2 * large, most)) {
     sizes.push_back(large);
-    if (meets(large)) {
+    const double part = attained(large);
+    if (part >= target) {
       break;
     }
+    in_vain = part > best + kGain ? 0 : in_vain + 1;
+    best = std::max(best, part);
     small = large;
-    if (large == most) {
+    if (large == most || in_vain == kInVain) {
       return sizes;
     }
   }
   for (std::int64_t size = small + 1; size < large; ++size) {
     sizes.push_back(size);
-    (void)meets(size);
+    (void)attained(size);
   }
   return sizes;
 }
@@ -191,16 +213,16 @@ Result<std::vector<KindPlan>> plan_capacity(
     KindPlan plan{.server = server};
     std::map<std::int64_t, Replayed> replayed;
     std::optional<Error> failure;
-    const std::vector<std::int64_t> sizes = scan_sizes(question.most, [&](std::int64_t servers) {
+    (void)scan_sizes(question.most, question.target, [&](std::int64_t servers) {
       progress(server, servers);
       Result<Replayed> run = failure ? *failure : replay(question, server, servers);
       if (!run) {
         failure = run.error();
-        return true;
+        return 1.0;
       }
-      const bool meets = run->size.attainment >= question.target;
+      const double part = run->size.attainment;
       replayed[servers] = std::move(run).value();
-      return meets;
+      return part;
     });
     if (failure) {
       return *failure;

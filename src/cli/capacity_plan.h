@@ -29,6 +29,13 @@ struct CapacityQuestion {
   Duration warmup{};              ///< Requests that come earlier are served and not counted.
 };
 
+/// Requests that were never served, for one reason.
+struct NeverServed {
+  std::string why{};
+  std::int64_t requests = 0;
+  std::vector<std::string> models{};
+};
+
 /// A cluster of so many equal servers, with the workload replayed on it.
 struct PlannedSize {
   std::int64_t servers = 0;
@@ -36,7 +43,7 @@ struct PlannedSize {
   sim::AttainmentInterval::Bounds bounds{};  ///< Of that.
   double ttft_p99 = 0;                       ///< [s]
   double gpu_hours = 0;                      ///< In which a GPU held anything.
-  std::vector<std::string> unserved{};       ///< Which requests were never served, and why.
+  std::vector<NeverServed> unserved{};       ///< The most requests first.
 };
 
 /// What would come of the largest cluster that is too small if it had more of one thing.
@@ -64,11 +71,12 @@ struct KindPlan {
   std::vector<LateModel> late{};       ///< Where none meets it, the latest first.
 };
 
-/// Which sizes to look at before it is known which are large enough: doubled until `meets` says so
-/// or `most` is reached; then every one between the last that does not and the first that does.
-/// Returns them in that order; more servers are not always better, so none between is left out.
-[[nodiscard]] std::vector<std::int64_t> scan_sizes(std::int64_t most,
-                                                   const std::function<bool(std::int64_t)>& meets);
+/// Looks at clusters of as many servers as it takes: doubled until the part in time that `attained`
+/// returns is `target`, `most` is reached, or two doublings in a row gain nothing; then every size
+/// between the last that is too small and the first that is not. More servers are not always
+/// better, so none between is left out. Returns what was looked at, in that order.
+[[nodiscard]] std::vector<std::int64_t> scan_sizes(
+    std::int64_t most, double target, const std::function<double(std::int64_t)>& attained);
 
 /// How many servers of each kind the workload needs: `CapacityQuestion::policy` serves it on
 /// clusters of every size that matters. `progress` hears what is replayed. kInvalidArgument or

@@ -9,7 +9,9 @@ using Sizes = std::vector<std::int64_t>;
 
 /// The sizes that are looked at where those from `enough` on are.
 Sizes scanned(std::int64_t most, std::int64_t enough) {
-  return scan_sizes(most, [&](std::int64_t size) { return size >= enough; });
+  return scan_sizes(most, 0.99, [&](std::int64_t size) {
+    return size >= enough ? 1 : 0.9 * static_cast<double>(size) / static_cast<double>(enough);
+  });
 }
 
 TEST(ScanSizes, DoublesAndThenLeavesNothingOut) {
@@ -27,12 +29,18 @@ TEST(ScanSizes, EndsAtTheMost) {
 
 TEST(ScanSizes, MoreThatIsWorseIsSeen) {
   Sizes asked;
-  const Sizes sizes = scan_sizes(64, [&](std::int64_t size) {
+  const Sizes sizes = scan_sizes(64, 0.99, [&](std::int64_t size) {
     asked.push_back(size);
-    return size == 5 || size == 8;
+    return size == 5 || size == 8 ? 1 : 0.1 * static_cast<double>(size);
   });
   EXPECT_EQ(sizes, asked);
   EXPECT_EQ(sizes, (Sizes{1, 2, 4, 8, 5, 6, 7}));
+}
+
+TEST(ScanSizes, EndsWhereMoreDoesNotHelp) {
+  EXPECT_EQ(scan_sizes(64, 0.99, [](std::int64_t) { return 0.4; }), (Sizes{1, 2, 4}));
+  EXPECT_EQ(scan_sizes(64, 0.99, [](std::int64_t size) { return size < 4 ? 0.4 : 0.5; }),
+            (Sizes{1, 2, 4, 8, 16}));
 }
 
 }  // namespace

@@ -60,8 +60,11 @@ std::vector<std::string> refusal(const KindPlan& plan, double target) {
   std::vector<std::string> lines{"not enough: even " + servers_of(plan, largest) + " have " +
                                  percent(largest.attainment) + " in time, " + percent(target) +
                                  " are asked for"};
-  for (const std::string& each : largest.unserved) {
-    lines.push_back("never served: " + each);
+  for (const NeverServed& each : largest.unserved) {
+    lines.push_back(print("never served: %lld requests of %zu models, such as ",
+                          static_cast<long long>(each.requests),
+                          each.models.size()) +
+                    each.models.front() + ": " + each.why);
   }
   for (const LateModel& late : plan.late) {
     std::string line = late.model + ": " + percent(late.attainment) + " in time";

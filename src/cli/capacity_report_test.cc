@@ -35,7 +35,7 @@ KindPlan hopeless() {
   plan.sizes = {{.servers = 64,
                  .attainment = 0.2,
                  .bounds = {0.1, 0.3},
-                 .unserved = {"m: 3 requests: it does not fit"}}};
+                 .unserved = {{.why = "it does not fit", .requests = 3, .models = {"m"}}}}};
   plan.late = {{.model = "m", .attainment = 0, .objective = {.ttft = 1s}, .ttft = 2s}};
   return plan;
 }
@@ -53,7 +53,7 @@ TEST(CapacityReport, SaysHowManyWhatLacksAndWhatItCosts) {
 TEST(CapacityReport, SaysWhyNothingIsEnough) {
   const std::string text = capacity_text(question_for_tests(), {hopeless()});
   EXPECT_THAT(text, HasSubstr("not enough: even 64 servers with 512 S have 20.00 % in time"));
-  EXPECT_THAT(text, HasSubstr("never served: m: 3 requests: it does not fit"));
+  EXPECT_THAT(text, HasSubstr("never served: 3 requests of 1 models, such as m: it does not fit"));
   EXPECT_THAT(text, HasSubstr("its first token takes 2 s at best, and is to take 1 s"));
 }
 

@@ -12,13 +12,13 @@ constexpr std::int64_t kMost = std::int64_t{1} << 20U;
 
 }  // namespace
 
-void GatherPace::asked(SequenceId sequence, std::int64_t end, Instant now) {
+void GatherPace::asked(policy::SequenceId sequence, std::int64_t end, Instant now) {
   if (!timed_) {
     timed_ = {.sequence = sequence, .end = end, .since = now};
   }
 }
 
-void GatherPace::came(SequenceId sequence,
+void GatherPace::came(policy::SequenceId sequence,
                       std::int64_t there,
                       std::int64_t block_tokens,
                       Instant now) {

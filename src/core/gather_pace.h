@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/ids.h"
 #include "base/time.h"
+#include "policy/batching.h"
 
 namespace heddle::core {
 
@@ -18,16 +18,19 @@ class GatherPace {
   [[nodiscard]] std::int64_t tokens() const { return tokens_; }
 
   /// KV of the sequence's first `end` positions has been asked for.
-  void asked(SequenceId sequence, std::int64_t end, Instant now);
+  void asked(policy::SequenceId sequence, std::int64_t end, Instant now);
   /// Its first `there` positions have come, and come in blocks of so many.
-  void came(SequenceId sequence, std::int64_t there, std::int64_t block_tokens, Instant now);
+  void came(policy::SequenceId sequence,
+            std::int64_t there,
+            std::int64_t block_tokens,
+            Instant now);
   /// What was asked for is for nobody any more.
   void forget() { timed_.reset(); }
 
  private:
   /// What is awaited, to see how long it takes.
   struct Timed {
-    SequenceId sequence{};
+    policy::SequenceId sequence{};
     std::int64_t end = 0;
     Instant since{};
   };

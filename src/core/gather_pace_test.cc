@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr SequenceId kFirst{1};
-constexpr SequenceId kSecond{2};
+constexpr policy::SequenceId kFirst{1};
+constexpr policy::SequenceId kSecond{2};
 constexpr std::int64_t kTokens = 16;
 
 /// What is awaited after so much was asked for one after the other, over a link that takes so long
