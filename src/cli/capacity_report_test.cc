@@ -29,7 +29,7 @@ KindPlan enough(const std::string& name, std::int64_t gpus, double price) {
 }
 
 /// A kind of which no number is enough.
-KindPlan hopeless() {
+KindPlan too_slow() {
   KindPlan plan{.server = {.name = "slow", .gpus = 8}};
   plan.server.gpu.name = "S";
   plan.sizes = {{.servers = 64,
@@ -51,7 +51,7 @@ TEST(CapacityReport, SaysHowManyWhatLacksAndWhatItCosts) {
 }
 
 TEST(CapacityReport, SaysWhyNothingIsEnough) {
-  const std::string text = capacity_text(question_for_tests(), {hopeless()});
+  const std::string text = capacity_text(question_for_tests(), {too_slow()});
   EXPECT_THAT(text, HasSubstr("not enough: even 64 servers with 512 S have 20.00 % in time"));
   EXPECT_THAT(text, HasSubstr("never served: 3 requests of 1 models, such as m: it does not fit"));
   EXPECT_THAT(text, HasSubstr("its first token takes 2 s at best, and is to take 1 s"));
@@ -59,12 +59,12 @@ TEST(CapacityReport, SaysWhyNothingIsEnough) {
 
 TEST(CapacityReport, TheBestIsTheCheapestOrThatOfTheFewestGpus) {
   const auto question = question_for_tests();
-  EXPECT_THAT(capacity_text(question, {enough("a", 4, 9), enough("b", 8, 5), hopeless()}),
+  EXPECT_THAT(capacity_text(question, {enough("a", 4, 9), enough("b", 8, 5), too_slow()}),
               HasSubstr("best: 2 servers with 16 G (b)"));
   EXPECT_THAT(capacity_text(question, {enough("a", 4, 9), enough("b", 8, 0)}),
               HasSubstr("best: 2 servers with 8 G (a)"))
       << "not all have prices";
-  EXPECT_THAT(capacity_text(question, {hopeless(), hopeless()}),
+  EXPECT_THAT(capacity_text(question, {too_slow(), too_slow()}),
               HasSubstr("no kind of server is enough"));
 }
 
@@ -77,7 +77,7 @@ TEST(CapacityReport, MoreThatIsWorseIsSaid) {
 
 TEST(CapacityReport, FilesHaveTheSame) {
   const auto question = question_for_tests();
-  EXPECT_THAT(capacity_json(question, {enough("a", 4, 0), hopeless()}),
+  EXPECT_THAT(capacity_json(question, {enough("a", 4, 0), too_slow()}),
               AllOf(HasSubstr(R"("kind":"a","gpu":"G","gpus":4,"servers":2)"),
                     HasSubstr(R"("of":"a network ten times as fast","attainment":0.97)"),
                     HasSubstr(R"("kind":"slow","gpu":"S","gpus":8,"sizes")")));
