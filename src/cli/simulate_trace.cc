@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "sim/otlp_trace.h"
 #include "sim/trace.h"
 
 #include <zlib.h>
@@ -94,8 +95,15 @@ class RowReader {
   void refuse(const std::string& why) { problem_(number_, why); }
 
   bool next(sim::ParsedRow& row) {
+    if (!spans_.empty()) {
+      return next_span(row);
+    }
     while (reader_.next(text_)) {
       ++number_;
+      if (number_ == 1 && sim::OtlpTrace::is(text_)) {
+        load_spans();
+        return next_span(row);
+      }
       const Result<std::optional<sim::ParsedRow>> parsed = parser_.parse(text_);
       if (!parsed) {
         problem_(number_, parsed.error().message);
@@ -126,6 +134,32 @@ class RowReader {
   }
 
  private:
+  /// All spans of the file, which come in the order of their ends.
+  void load_spans() {
+    sim::OtlpTrace trace;
+    do {
+      if (const Result<void> added = trace.add(text_); !added) {
+        problem_(number_, added.error().message);
+      }
+      ++number_;
+    } while (reader_.next(text_));
+    spans_ = trace.rows();
+  }
+  bool next_span(sim::ParsedRow& row) {
+    if (next_span_ == spans_.size()) {
+      return false;
+    }
+    const sim::OtlpRow& span = spans_[next_span_++];
+    row = {.arrival = span.arrival,
+           .model = span.model,
+           .input_tokens = span.input_tokens,
+           .output_tokens = span.output_tokens};
+    if (options_.until > Duration{} && row.arrival.time_since_epoch() > options_.until) {
+      return false;
+    }
+    adapt(row);
+    return true;
+  }
   void adapt(sim::ParsedRow& row) const {
     if (options_.speed != 1) {
       const auto at = static_cast<double>(row.arrival.time_since_epoch().count());
@@ -146,6 +180,8 @@ class RowReader {
   sim::TraceParser parser_{};
   std::string text_{};
   std::int64_t number_ = 0;
+  std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans.
+  std::size_t next_span_ = 0;
 };
 
 class FileSource final : public sim::RequestSource {

@@ -40,5 +40,36 @@ TEST(SurveyTrace, AFileThatWasCutOffIsAnError) {
   std::filesystem::remove(file);
 }
 
+/// A line of a collector's file: one span of a request.
+std::string span_line(const char* begin_ns, const char* model) {
+  return std::string(R"({"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1","spanId":")") +
+         begin_ns + R"(","startTimeUnixNano":")" + begin_ns +
+         R"(","attributes":[{"key":"gen_ai.request.model","value":{"stringValue":")" + model +
+         R"("}},{"key":"gen_ai.usage.input_tokens","value":{"intValue":"7"}},)" +
+         R"({"key":"gen_ai.usage.output_tokens","value":{"intValue":"9"}}]}]}]}]})" + "\n";
+}
+
+TEST(SurveyTrace, SpansOfACollectorAreRequests) {
+  const std::string file = testing::TempDir() + "spans-" + std::to_string(::getpid()) + ".jsonl";
+  std::ofstream(file) << span_line("5000000000", "m") << span_line("1000000000", "m") << "{\n"
+                      << span_line("2000000000", "other");
+  const TraceOptions options{.file = file, .speed = 2};
+  const auto summary = survey_trace(options, {{.label = "m"}});
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->rows, 2);
+  EXPECT_EQ(summary->bad_rows, 2) << "a line that is none, and a model that nobody knows";
+  EXPECT_EQ(summary->span, std::chrono::seconds(2));
+  const auto source = open_trace(options, summary->models, {});
+  ASSERT_TRUE(source);
+  sim::TraceRow row;
+  ASSERT_TRUE((*source)->next(row));
+  EXPECT_EQ(row.arrival, Instant{});
+  ASSERT_TRUE((*source)->next(row));
+  EXPECT_EQ(row.arrival, Instant(std::chrono::seconds(2)));
+  EXPECT_EQ(row.input_tokens, 7);
+  EXPECT_FALSE((*source)->next(row));
+  std::filesystem::remove(file);
+}
+
 }  // namespace
 }  // namespace heddle::cli

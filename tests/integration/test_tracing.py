@@ -388,3 +388,26 @@ def test_in_a_cluster_the_death_of_a_host_is_told_where_it_happened():
         assert attributes(spans)["heddle.host"] == other
         (prefill,) = [span for span in collector.spans() if span["name"] == "prefill"]
         assert attributes(prefill)["heddle.host"] == host.name
+
+
+def test_the_simulator_reads_what_a_collector_keeps(server, collector, tmp_path):
+    """One request for each trace, however many spans it has."""
+    asked = len(collector.traces())
+    for i in range(3):
+        assert ask(server, trace=f"{i + 1:032x}", max_tokens=4 + i)[0] == 200
+    wait_until(lambda: len(collector.traces()) == asked + 3)
+    lines = "".join(json.dumps(body, separators=(",", ":")) + "\n" for _, _, body in collector.requests)
+    (tmp_path / "spans.jsonl").write_text(lines)
+    (tmp_path / "models.yaml").write_text("models:\n  \"*\": {shape: opt-2.7b, engine: graphs, ttft: 60s, tpot: 1s}\n")
+    root = heddle.ROOT
+    command = [
+        heddle.BINARY, "simulate", "--trace", tmp_path / "spans.jsonl", "--models", tmp_path / "models.yaml", "--cluster",
+        root / "examples/simulate/warmserve-16gpu.yaml", "--perf", root / "data/perf", "--csv", tmp_path / "rows.csv"
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = (tmp_path / "rows.csv").read_text().splitlines()[1:]
+    requests = [spans for spans in collector.traces().values() if any("gen_ai.usage.output_tokens" in attributes(span)
+                                                                     and "gen_ai.usage.input_tokens" in attributes(span)
+                                                                     for span in spans)]
+    assert len(rows) == len(requests) >= 3
