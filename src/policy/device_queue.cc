@@ -8,7 +8,6 @@
 namespace heddle::policy {
 namespace {
 
-
 using Index = std::uint32_t;
 
 /// Sorting moves these and looks at the requests only for ties.
