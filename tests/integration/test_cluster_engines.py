@@ -108,6 +108,8 @@ def status(gateway, model):
 
 def host_of(running, model):
     """The host whose engine the model has."""
+    engines = lambda: running.gateways[0].call("/api/engines")[2]["engines"]  # noqa: E731
+    wait_until(lambda: any(one["model"] == model for one in engines()))  # Hosts tell of them now and then.
     wait_until(lambda: status(running.gateways[0], model)["state"] == "running")
     where = status(running.gateways[0], model)["device"]
     return next(host for host in running.hosts if where.startswith(host.name + "/"))
