@@ -4,9 +4,9 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
-#include "sim/planes/planes.h"
 #include "sim/results.h"
 #include "sim/world.h"
 
@@ -36,16 +36,19 @@ struct Replayed {
   std::vector<LateModel> late{};
 };
 
-std::vector<ModelId> most_asked_first(const TraceSummary& summary) {
-  std::vector<ModelId> models;
-  for (std::size_t i = 0; i < summary.models.size(); ++i) {
-    models.emplace_back(i);
+/// Servers of a file, each kind once: how many there are of it is what is asked.
+std::vector<sim::HostSpec> kinds_of(const sim::ClusterSpec& cluster) {
+  std::vector<sim::HostSpec> kinds;
+  for (const sim::HostSpec& host : cluster.hosts) {
+    const auto same = [&](const sim::HostSpec& kind) {
+      return std::tie(kind.name, kind.gpu.name, kind.gpus, kind.links.nic) ==
+             std::tie(host.name, host.gpu.name, host.gpus, host.links.nic);
+    };
+    if (std::ranges::none_of(kinds, same)) {
+      kinds.push_back(host);
+    }
   }
-  const auto rate = [&](ModelId id) { return summary.demand[id.value()].requests_per_second; };
-  std::sort(models.begin(), models.end(), [&](ModelId a, ModelId b) {
-    return std::pair(-rate(a), a) < std::pair(-rate(b), b);
-  });
-  return models;
+  return kinds;
 }
 
 std::vector<LateModel> late_models(const CapacityQuestion& question,
@@ -58,7 +61,7 @@ std::vector<LateModel> late_models(const CapacityQuestion& question,
                                                   static_cast<double>(counted.requests)
                                             : 1;
     if (met < question.target) {
-      const sim::ModelSpec& spec = question.summary.models[i];
+      const sim::ModelSpec& spec = question.replay.summary.models[i];
       const auto found = best.find(ModelId(i));
       const Best none;
       const Best& its = found != best.end() ? found->second : none;
@@ -94,8 +97,8 @@ std::vector<NeverServed> never_served(const TraceSummary& summary, const sim::Ru
 Result<Replayed> replay(const CapacityQuestion& question,
                         const sim::HostSpec& server,
                         std::int64_t servers) {
-  const TraceSummary& summary = question.summary;
-  auto plane = sim::make_plane(question.policy, {.demand = summary.demand});
+  const TraceSummary& summary = question.replay.summary;
+  const auto plane = make_policy(question.policy, summary);
   if (!plane) {
     return plane.error();
   }
@@ -115,14 +118,12 @@ Result<Replayed> replay(const CapacityQuestion& question,
                         }});
   const sim::ClusterSpec cluster{
       .hosts = std::vector<sim::HostSpec>(static_cast<std::size_t>(servers), server),
-      .page_bytes = question.page_bytes};
-  sim::World world(
-      cluster,
-      summary.models,
-      **plane,
-      results,
-      {.in_host_memory = question.warm ? most_asked_first(summary) : std::vector<ModelId>{},
-       .warmup = question.warmup});
+      .page_bytes = question.replay.cluster.page_bytes};
+  sim::World world(cluster,
+                   summary.models,
+                   **plane,
+                   results,
+                   {.in_host_memory = question.replay.in_host_memory, .warmup = question.warmup});
   world.run(**source);
   results.finish(world);
   Replayed replayed{.size = {.servers = servers,
@@ -209,7 +210,7 @@ Result<std::vector<KindPlan>> plan_capacity(
     const CapacityQuestion& question,
     const std::function<void(const sim::HostSpec&, std::int64_t)>& progress) {
   std::vector<KindPlan> plans;
-  for (const sim::HostSpec& server : question.kinds) {
+  for (const sim::HostSpec& server : kinds_of(question.replay.cluster)) {
     KindPlan plan{.server = server};
     std::map<std::int64_t, Replayed> replayed;
     std::optional<Error> failure;

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "cli/simulate_trace.h"
+#include "cli/replay.h"
 #include "sim/attainment_interval.h"
 #include "sim/cluster.h"
 #include "sim/request_row.h"
@@ -19,13 +19,10 @@ namespace heddle::cli {
 /// What a plan is made for.
 struct CapacityQuestion {
   TraceOptions trace{};
-  TraceSummary summary{};
-  std::vector<sim::HostSpec> kinds{};  ///< Of servers, each of which is tried alone.
-  std::int64_t page_bytes = 0;
+  Replay replay{};                ///< Each kind of server in its cluster is tried alone.
   std::string policy = "heddle";  ///< A policy set of `heddle simulate`, by name.
   double target = 0.99;           ///< Part of all requests that is to meet both objectives.
   std::int64_t most = 64;         ///< Servers of a kind at most.
-  bool warm = false;              ///< Weights are in host memory of every server, as many as fit.
   Duration warmup{};              ///< Requests that come earlier are served and not counted.
 };
 

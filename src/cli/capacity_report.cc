@@ -134,9 +134,9 @@ const KindPlan* best_of(const std::vector<KindPlan>& plans) {
 
 std::string headline(const CapacityQuestion& question) {
   return print("%lld requests of %zu models in %.1f h, of which %s are to be in time; policy %s",
-               static_cast<long long>(question.summary.rows),
-               question.summary.models.size(),
-               to_seconds(question.summary.span) / 3600,
+               static_cast<long long>(question.replay.summary.rows),
+               question.replay.summary.models.size(),
+               to_seconds(question.replay.summary.span) / 3600,
                percent(question.target).c_str(),
                question.policy.c_str());
 }
@@ -163,8 +163,8 @@ std::string capacity_text(const CapacityQuestion& question, const std::vector<Ki
 std::string capacity_json(const CapacityQuestion& question, const std::vector<KindPlan>& plans) {
   spec::JsonWriter json;
   json.begin_object().key("target").number(question.target);
-  json.key("requests").integer(question.summary.rows);
-  json.key("models").integer(std::ssize(question.summary.models));
+  json.key("requests").integer(question.replay.summary.rows);
+  json.key("models").integer(std::ssize(question.replay.summary.models));
   json.key("policy").string(question.policy).key("kinds").begin_array();
   for (const KindPlan& plan : plans) {
     json.begin_object().key("kind").string(kind_name(plan.server));

@@ -12,7 +12,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 CapacityQuestion question_for_tests() {
-  return {.summary = {.models = {sim::ModelSpec{}}, .rows = 1000, .span = 7200s}, .target = 0.99};
+  return {.replay = {.summary = {.models = {sim::ModelSpec{}}, .rows = 1000, .span = 7200s}},
+          .target = 0.99};
 }
 
 /// A kind of which two servers are likely enough, and three are.

@@ -4,21 +4,16 @@
 #include <string>
 
 #include "base/time.h"
-#include "cli/simulate_trace.h"
+#include "cli/replay.h"
 
 namespace heddle::cli {
 
 struct PlanOptions {
-  TraceOptions trace{};
-  std::string hardware{};  ///< A cluster file; each of its entries is a kind of server.
-  std::string models{};
-  std::string perf{};  ///< As SimulateOptions has it.
-  std::string policy = "heddle";
-  double target = 99;      ///< Percent of all requests that are to meet their objectives.
-  std::int64_t most = 64;  ///< Servers of a kind at most.
-  std::string initial = "empty";
-  Duration warmup{};
-  std::string json{};  ///< Files to write; "-" is stdout.
+  ReplayOptions replay{};         ///< Each entry of its cluster file is a kind of server.
+  std::string policy = "heddle";  ///< `name` or `name:flag=value,flag=value`.
+  double target = 99;             ///< Percent of all requests that are to meet their objectives.
+  std::int64_t most = 64;         ///< Servers of a kind at most.
+  std::string json{};             ///< Files to write; "-" is stdout.
   std::string html{};
 };
 

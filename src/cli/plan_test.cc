@@ -48,10 +48,10 @@ class PlanTest : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   [[nodiscard]] PlanOptions options(const std::string& trace = "trace.csv") const {
-    return {.trace = {.file = (folder_ / trace).string()},
-            .hardware = (folder_ / "hardware.yaml").string(),
-            .models = (folder_ / "models.yaml").string(),
-            .perf = std::string(places::kSources) + "/data/perf",
+    return {.replay = {.trace = {.file = (folder_ / trace).string()},
+                       .cluster = (folder_ / "hardware.yaml").string(),
+                       .models = (folder_ / "models.yaml").string(),
+                       .perf = std::string(places::kSources) + "/data/perf"},
             .target = 90,
             .most = 16,
             .html = (folder_ / "out.html").string()};
@@ -106,11 +106,24 @@ TEST_F(PlanTest, BadInput) {
   EXPECT_EQ(failed, 1);
   EXPECT_THAT(empty, HasSubstr("has no request that can be replayed"));
   PlanOptions late = options();
-  late.warmup = std::chrono::hours(1);
+  late.replay.warmup = std::chrono::hours(1);
   EXPECT_THAT(said(late).first, HasSubstr("--warmup: the last request comes at 239 s"));
   PlanOptions unknown = options();
   unknown.policy = "none";
   EXPECT_EQ(said(unknown).second, 1);
+  unknown.policy = "live:stages=1";
+  EXPECT_EQ(said(unknown).second, 0) << "flags are taken";
+}
+
+TEST_F(PlanTest, APolicyThatDoesNotPlayExternalEnginesSaysSo) {
+  write("models.yaml",
+        "models:\n  small-*: {shape: opt-2.7b, engine: graphs, external: true, ttft: 20s, tpot: "
+        "1s}\n");
+  PlanOptions external = options();
+  external.policy = "live";
+  const auto [text, status] = said(external);
+  EXPECT_EQ(status, 1);
+  EXPECT_THAT(text, HasSubstr("small-0"));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "base/rng.h"
-#include "base/units.h"
 #include "cli/terminal.h"
 #include "sim/faults.h"
 #include "sim/report.h"
@@ -26,30 +25,6 @@ struct FinishedRun {
   std::unique_ptr<sim::Results> results{};
 };
 
-struct Inputs {
-  sim::ClusterSpec cluster{};
-  TraceSummary summary{};
-};
-
-/// "name:flag=value,flag=value" apart.
-Result<std::pair<std::string, std::map<std::string, std::string>>> parse_policy(
-    const std::string& text) {
-  std::pair<std::string, std::map<std::string, std::string>> parsed;
-  const std::size_t colon = text.find(':');
-  parsed.first = text.substr(0, colon);
-  std::stringstream flags(colon == std::string::npos ? "" : text.substr(colon + 1));
-  std::string flag;
-  while (std::getline(flags, flag, ',')) {
-    const std::size_t equals = flag.find('=');
-    if (equals == std::string::npos) {
-      return Error{.code = Code::kInvalidArgument,
-                   .message = "policy \"" + text + "\": want flags as name:flag=value,flag=value"};
-    }
-    parsed.second[flag.substr(0, equals)] = flag.substr(equals + 1);
-  }
-  return parsed;
-}
-
 /// A number > 0, and nothing else.
 std::optional<double> positive(std::string_view text) {
   double value = 0;
@@ -58,7 +33,7 @@ std::optional<double> positive(std::string_view text) {
   return whole && value > 0 ? std::optional(value) : std::nullopt;
 }
 
-Result<std::vector<sim::FaultPlan>> plan_faults(const std::string& text, const Inputs& inputs) {
+Result<std::vector<sim::FaultPlan>> plan_faults(const std::string& text, const Replay& inputs) {
   std::size_t gpus = 0;
   for (const sim::HostSpec& host : inputs.cluster.hosts) {
     gpus += static_cast<std::size_t>(host.gpus);
@@ -80,38 +55,8 @@ Result<std::vector<sim::FaultPlan>> plan_faults(const std::string& text, const I
   return sim::parse_faults(script.str(), text, gpus, hosts);
 }
 
-Result<void> write_file(const std::string& file, const std::string& text) {
-  if (file.empty()) {
-    return {};
-  }
-  if (file == "-") {
-    std::fputs(text.c_str(), stdout);
-    return {};
-  }
-  std::ofstream stream(file, std::ios::binary);
-  if (!(stream << text) || !stream.flush()) {
-    return Error{.code = Code::kUnavailable, .message = file + ": cannot be written"};
-  }
-  return {};
-}
-
-/// The models that lie in host memory at first, the most asked for first.
-std::vector<ModelId> in_host_memory(const SimulateOptions& options, const Inputs& inputs) {
-  std::vector<ModelId> models;
-  for (std::size_t i = 0; i < inputs.summary.models.size() && options.initial == "warm"; ++i) {
-    models.emplace_back(i);
-  }
-  const auto rate = [&](ModelId id) {
-    return inputs.summary.demand[id.value()].requests_per_second;
-  };
-  std::sort(models.begin(), models.end(), [&](ModelId a, ModelId b) {
-    return std::pair(-rate(a), a) < std::pair(-rate(b), b);
-  });
-  return models;
-}
-
 /// Says on stderr which requests a run did not serve, and why. False: the policy was stuck.
-bool tell_unserved(const std::string& policy, const sim::RunEnd& end, const Inputs& inputs) {
+bool tell_unserved(const std::string& policy, const sim::RunEnd& end, const Replay& inputs) {
   constexpr std::size_t kMost = 20;
   if (end.unserved.empty()) {
     return true;
@@ -139,21 +84,11 @@ bool tell_unserved(const std::string& policy, const sim::RunEnd& end, const Inpu
 }
 
 Result<FinishedRun> run_one(const SimulateOptions& options,
-                            const Inputs& inputs,
+                            const Replay& inputs,
                             const std::string& policy,
                             const TraceOptions& trace,
                             std::ofstream* csv) {
-  const auto parsed = parse_policy(policy);
-  if (!parsed) {
-    return parsed.error();
-  }
-  sim::PlaneInputs known{.demand = inputs.summary.demand, .flags = parsed->second};
-  for (const sim::ModelSpec& model : inputs.summary.models) {
-    if (model.external) {
-      known.external.push_back(model.name);
-    }
-  }
-  const auto plane = sim::make_plane(parsed->first, known);
+  const auto plane = make_policy(policy, inputs.summary);
   if (!plane) {
     return plane.error();
   }
@@ -171,7 +106,7 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
     return faults.error();
   }
   FinishedRun run{.policy = policy};
-  sim::Results::Options keep{.warmup = options.warmup, .timeline = !options.html.empty()};
+  sim::Results::Options keep{.warmup = options.replay.warmup, .timeline = !options.html.empty()};
   if (options.explain) {
     keep.explain = RequestId(*options.explain);
   }
@@ -181,13 +116,13 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
     };
   }
   run.results = std::make_unique<sim::Results>(keep);
-  const double speed = trace.speed / options.trace.speed;
+  const double speed = trace.speed / options.replay.trace.speed;
   run.requests_per_second = inputs.summary.requests_per_second() * speed;
   const auto span = static_cast<double>(inputs.summary.span.count()) / speed;
-  if (options.warmup > Duration(static_cast<std::int64_t>(span))) {
-    return Error{.code = Code::kInvalidArgument,
-                 .message = "--warmup: the last request comes at " +
-                            sim::format_seconds(span * 1e-9) + " s, so that none would count"};
+  if (const Result<void> some =
+          check_warmup(options.replay, Duration(static_cast<std::int64_t>(span)));
+      !some) {
+    return some.error();
   }
   sim::World world(inputs.cluster,
                    inputs.summary.models,
@@ -197,8 +132,8 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
                                          ? Duration{}
                                          : Duration(1 + static_cast<std::int64_t>(span) / kSamples),
                     .check_every_event = options.check,
-                    .in_host_memory = in_host_memory(options, inputs),
-                    .warmup = options.warmup});
+                    .in_host_memory = inputs.in_host_memory,
+                    .warmup = options.replay.warmup});
   sim::inject(world, *faults);
   world.run(**source);
   run.results->finish(world);
@@ -209,7 +144,7 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
 }
 
 /// Every policy at every rate of the sweep, or each once.
-Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const Inputs& inputs) {
+Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const Replay& inputs) {
   const double own_rate = inputs.summary.requests_per_second();
   std::vector<double> speeds{1};
   if (!options.sweep.empty()) {
@@ -219,7 +154,7 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const I
     }
     if (own_rate == 0) {
       return Error{.code = Code::kInvalidArgument,
-                   .message = options.trace.file +
+                   .message = options.replay.trace.file +
                               ": all requests come at once, so there is no rate to sweep"};
     }
     speeds.clear();
@@ -238,7 +173,7 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const I
   std::vector<FinishedRun> runs;
   for (const std::string& policy : options.policies) {
     for (const double speed : speeds) {
-      TraceOptions trace = options.trace;
+      TraceOptions trace = options.replay.trace;
       trace.speed *= speed;
       Result<FinishedRun> run =
           run_one(options, inputs, policy, trace, options.csv.empty() ? nullptr : &csv);
@@ -253,9 +188,9 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const I
 
 /// A command that gives the same report.
 std::string command_of(const SimulateOptions& options) {
-  const TraceOptions& trace = options.trace;
-  std::string text = "heddle simulate --trace " + trace.file + " --cluster " + options.cluster +
-                     " --models " + options.models + " --policy ";
+  const TraceOptions& trace = options.replay.trace;
+  std::string text = "heddle simulate --trace " + trace.file + " --cluster " +
+                     options.replay.cluster + " --models " + options.replay.models + " --policy ";
   for (std::size_t i = 0; i < options.policies.size(); ++i) {
     text += (i == 0 ? "" : ",") + options.policies[i];
   }
@@ -270,21 +205,22 @@ std::string command_of(const SimulateOptions& options) {
   add(trace.most_input > 0, "--cut-input", std::to_string(trace.most_input));
   add(trace.least_output > 0, "--least-output", std::to_string(trace.least_output));
   add(!trace.model.empty(), "--default-model", trace.model);
-  add(options.initial != SimulateOptions{}.initial, "--initial", options.initial);
-  add(options.warmup > Duration{},
+  add(options.replay.initial != ReplayOptions{}.initial, "--initial", options.replay.initial);
+  add(options.replay.warmup > Duration{},
       "--warmup",
-      std::to_string(options.warmup / std::chrono::milliseconds(1)) + "ms");
+      std::to_string(options.replay.warmup / std::chrono::milliseconds(1)) + "ms");
   add(!options.faults.empty(), "--faults", options.faults);
-  add(!options.perf.empty(), "--perf", options.perf);
+  add(!options.replay.perf.empty(), "--perf", options.replay.perf);
   return text;
 }
 
-sim::ReportHead head_of(const SimulateOptions& options, const Inputs& inputs) {
+sim::ReportHead head_of(const SimulateOptions& options, const Replay& inputs) {
   sim::ReportHead head{
       .title = "heddle simulate",
-      .workload = options.trace.file + ": " + std::to_string(inputs.summary.rows) +
+      .workload = options.replay.trace.file + ": " + std::to_string(inputs.summary.rows) +
                   " requests of " + std::to_string(inputs.summary.models.size()) + " models",
-      .cluster = options.cluster + ": " + std::to_string(inputs.cluster.hosts.size()) + " servers",
+      .cluster =
+          options.replay.cluster + ": " + std::to_string(inputs.cluster.hosts.size()) + " servers",
       .command = command_of(options),
       .problems = inputs.summary.problems};
   for (const sim::ModelSpec& model : inputs.summary.models) {
@@ -295,7 +231,7 @@ sim::ReportHead head_of(const SimulateOptions& options, const Inputs& inputs) {
 }
 
 int report(const SimulateOptions& options,
-           const Inputs& inputs,
+           const Replay& inputs,
            const std::vector<FinishedRun>& finished) {
   const sim::ReportHead head = head_of(options, inputs);
   std::vector<sim::Run> runs;
@@ -316,14 +252,14 @@ int report(const SimulateOptions& options,
   if (options.json != "-") {
     std::fputs(format_table(sim::report_table(runs)).c_str(), stdout);
   }
-  if (const Result<void> written = write_file(options.json, sim::report_json(head, runs));
+  if (const Result<void> written = write_report(options.json, sim::report_json(head, runs));
       !written) {
     return fail(written.error());
   }
   if (options.html.empty()) {
     return 0;
   }
-  const Result<void> written = write_file(options.html, sim::report_html(head, runs));
+  const Result<void> written = write_report(options.html, sim::report_html(head, runs));
   return written ? 0 : fail(written.error());
 }
 
@@ -371,36 +307,11 @@ std::vector<std::string> split_policies(const std::string& text) {
 }
 
 int simulate(const SimulateOptions& options) {
-  const Result<std::string> folder = find_perf_folder(options.perf, options.cluster);
-  if (!folder) {
-    return fail(folder.error());
+  const Result<Replay> loaded = load_replay(options.replay);
+  if (!loaded) {
+    return fail(loaded.error());
   }
-  const Result<PerfData> perf = load_perf_data(*folder);
-  if (!perf) {
-    return fail(perf.error());
-  }
-  const Result<sim::ClusterSpec> cluster = load_cluster(options.cluster, *perf);
-  if (!cluster) {
-    return fail(cluster.error());
-  }
-  const Result<std::vector<ModelRule>> rules = load_model_rules(options.models, *perf);
-  if (!rules) {
-    return fail(rules.error());
-  }
-  Result<TraceSummary> summary = survey_trace(options.trace, *rules);
-  if (!summary) {
-    return fail(summary.error());
-  }
-  for (const std::string& problem : summary->problems) {
-    std::fprintf(stderr, "heddle: %s\n", problem.c_str());
-  }
-  if (summary->bad_rows > 0) {
-    std::fprintf(stderr,
-                 "heddle: %lld rows are left out, %lld are replayed\n",
-                 static_cast<long long>(summary->bad_rows),
-                 static_cast<long long>(summary->rows));
-  }
-  const Inputs inputs{.cluster = *cluster, .summary = std::move(summary).value()};
+  const Replay& inputs = *loaded;
   const Result<std::vector<FinishedRun>> runs = run_all(options, inputs);
   if (!runs) {
     return fail(runs.error());

@@ -6,26 +6,18 @@
 #include <string_view>
 #include <vector>
 
-#include "base/time.h"
-#include "cli/simulate_trace.h"
+#include "cli/replay.h"
 
 namespace heddle::cli {
 
 struct SimulateOptions {
-  TraceOptions trace{};
-  std::string cluster{};
-  std::string models{};
-  std::string perf{};  ///< Folder of constants; empty: find_perf_folder() looks for it.
+  ReplayOptions replay{};
   std::vector<std::string> policies{"heddle"};  ///< `name` or `name:flag=value,flag=value`.
   std::string sweep{};                          ///< "rps=5..30" or "rps=5..30:2.5": by that step.
   std::string faults{};                         ///< A script, or "random:SEED:COUNT".
   std::string json{};                           ///< Files to write; "-" is stdout.
   std::string csv{};
   std::string html{};
-  /// Where weights are when time begins, the same for every policy: "empty", only in the store;
-  /// "warm", in host memory of every server, the most asked for first, as many as fit.
-  std::string initial = "empty";
-  Duration warmup{};   ///< Requests that come earlier are served and left out of all numbers.
   bool check = false;  ///< Check all invariants after every event.
   std::optional<std::uint64_t> explain{};
 };

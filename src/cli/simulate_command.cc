@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "base/units.h"
+#include "cli/replay_options.h"
 #include "sim/planes/planes.h"
 
 #include <CLI/CLI.hpp>
@@ -10,12 +10,6 @@
 namespace heddle::cli {
 
 namespace {
-
-/// "1h" and the like.
-std::string check_duration(const std::string& text) {
-  const Result<Duration> parsed = parse_duration(text);
-  return parsed ? "" : parsed.error().message;
-}
 
 std::string list_policies() {
   std::string text = "\nPolicies (flags as name:flag=value,flag=value):\n";
@@ -35,39 +29,16 @@ std::string list_policies() {
 void add_simulate_command(CLI::App& app, SimulateOptions& options, std::function<int()>& chosen) {
   CLI::App* verb = app.add_subcommand("simulate", "Replay a workload on a modelled cluster");
   verb->footer(list_policies());
-  verb->add_option("-t,--trace", options.trace.file, "Requests: CSV or JSON lines, plain or gzip")
+  verb->add_option("-c,--cluster", options.replay.cluster, "Servers, GPUs and links (YAML)")
       ->required();
-  verb->add_option("-c,--cluster", options.cluster, "Servers, GPUs and links (YAML)")->required();
-  verb->add_option("-m,--models", options.models, "What the trace's models are (YAML)")->required();
+  add_replay_options(*verb, options.replay);
   verb->add_option_function<std::string>(
           "-p,--policy,--compare",
           [&](const std::string& text) { options.policies = split_policies(text); },
           "Policy sets to run, with commas between them")
       ->default_str(options.policies[0]);
-  verb->add_option("--perf", options.perf, "Folder of performance constants; else data/perf");
   verb->add_option(
       "--sweep", options.sweep, "Run at several rates: rps=5..30, or rps=5..30:2.5 with a step");
-  verb->add_option("--speed", options.trace.speed, "Arrivals come so many times as fast")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--default-model", options.trace.model, "Label of rows that have none");
-  verb->add_option_function<std::string>(
-          "--until",
-          [&](const std::string& text) { options.trace.until = *parse_duration(text); },
-          "Leave out what arrives later than this")
-      ->check(check_duration);
-  verb->add_option("--initial",
-                   options.initial,
-                   "Where weights are at first, for every policy: empty, in the store alone; warm, "
-                   "in host memory of every server as far as they fit")
-      ->check(CLI::IsMember({"empty", "warm"}))
-      ->capture_default_str();
-  verb->add_option_function<std::string>(
-          "--warmup",
-          [&](const std::string& text) { options.warmup = *parse_duration(text); },
-          "Serve what arrives earlier than this, and leave it out of the numbers")
-      ->check(check_duration);
-  verb->add_option("--cut-input", options.trace.most_input, "Cut inputs to so many tokens");
-  verb->add_option("--least-output", options.trace.least_output, "Stretch shorter outputs");
   verb->add_option("--faults", options.faults, "Script of faults, or random:SEED:COUNT");
   verb->add_option("--json", options.json, "Write all numbers here; - is stdout");
   verb->add_option("--csv", options.csv, "Write a row per request here");

@@ -61,10 +61,10 @@ class SimulateTest : public testing::Test {
   ~SimulateTest() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] SimulateOptions options(const std::string& policy) const {
-    return {.trace = {.file = (folder_ / "trace.csv").string()},
-            .cluster = (folder_ / "cluster.yaml").string(),
-            .models = (folder_ / "models.yaml").string(),
-            .perf = std::string(places::kSources) + "/data/perf",
+    return {.replay = {.trace = {.file = (folder_ / "trace.csv").string()},
+                       .cluster = (folder_ / "cluster.yaml").string(),
+                       .models = (folder_ / "models.yaml").string(),
+                       .perf = std::string(places::kSources) + "/data/perf"},
             .policies = {policy},
             .csv = (folder_ / "out.csv").string()};
   }
@@ -106,7 +106,7 @@ TEST_F(SimulateTest, WhatIsRefusedIsAnAnswer) {
 TEST_F(SimulateTest, TheBeginningAndTheWarmUpAreTheUsers) {
   const auto first_token = [&](const std::string& initial) {
     SimulateOptions run = options("dedicated");
-    run.initial = initial;
+    run.replay.initial = initial;
     testing::internal::CaptureStdout();
     EXPECT_EQ(simulate(run), 0);
     testing::internal::GetCapturedStdout();
@@ -117,12 +117,12 @@ TEST_F(SimulateTest, TheBeginningAndTheWarmUpAreTheUsers) {
   EXPECT_GT(first_token("empty"), first_token("warm") + 1);
 
   SimulateOptions late = options("dedicated");
-  late.warmup = std::chrono::seconds(5);
+  late.replay.warmup = std::chrono::seconds(5);
   testing::internal::CaptureStdout();
   EXPECT_EQ(simulate(late), 0);
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("0 / 0"));
   const std::string text = rows();
-  late.warmup = std::chrono::seconds(10);
+  late.replay.warmup = std::chrono::seconds(10);
   testing::internal::CaptureStderr();
   EXPECT_EQ(simulate(late), 1) << "no request comes after that";
   EXPECT_NE(testing::internal::GetCapturedStderr().find("--warmup"), std::string::npos);
