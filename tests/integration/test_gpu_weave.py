@@ -10,9 +10,10 @@ import server as heddle
 from test_gpu import machine
 from test_weave import COLD, HOT, OTHER, all_up, decided, guests, wait_for
 
-# So many requests are asked at once, and the KV of their prompts alone is too much for the hot model's device. Long
-# answers are for what has to be over before they end.
-REQUESTS, TOKENS, LONG = 8, 16, 50
+# So many requests are asked at once, and the KV of their prompts alone is too much for the hot model's device. Answers
+# are long enough that the device is not mostly reading prompts, as then it gets no guests. Short ones are asked where
+# nothing is woven.
+REQUESTS, TOKENS, SHORT = 8, 50, 16
 # Of the host, where the cold model is, and of the hot model's device. A model that the host is to load needs 61.
 PAGES = (62, 56)
 
@@ -91,7 +92,7 @@ def alone():
     """What the requests are answered where nothing is woven."""
     with heddle.Server(config(weave=False), env=machine(devices=2)) as server:
         begin(server)
-        answers = burst(server, tokens=LONG)
+        answers = burst(server)
         assert not decided(server, "lend")
         return answers
 
@@ -130,7 +131,7 @@ def test_the_hosts_own_requests_have_their_memory_back(woven, alone):
     def cold_wants_it():
         in_use(woven)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda i: ask(woven, COLD, i, TOKENS), range(8)))
+            answers = list(pool.map(lambda i: ask(woven, COLD, i, SHORT), range(8)))
         assert len(answers) == 8
 
     check(burst(woven, cold_wants_it), alone)
@@ -149,7 +150,7 @@ def test_a_host_that_is_killed_is_a_pause_and_its_next_life_serves(woven, alone)
         wait_for(lambda: guests(woven) is None or layers(woven, "host") > before, patience=60)
         served.append(layers(woven, "host") - before)
 
-    check(burst(woven, kill_the_host, LONG), alone)
+    check(burst(woven, kill_the_host), alone)
     assert served[0] > 0, "the host's next life has the memory that its last one shared"
 
 
@@ -161,7 +162,7 @@ def test_a_frozen_host_is_gone_on_without(woven, alone):
         time.sleep(1)
         os.kill(host, signal.SIGCONT)
 
-    check(burst(woven, freeze_the_host, LONG), alone)
+    check(burst(woven, freeze_the_host), alone)
 
 
 def test_a_hot_worker_that_is_killed_gives_the_pages_back(woven, alone):
@@ -196,7 +197,7 @@ def test_the_answers_survive_both(woven, alone):
 def test_gpus_that_cannot_are_named_once_and_go_on_alone(keys, says, alone):
     with heddle.Server(config(), env=machine(devices=2, **keys)) as server:
         begin(server)
-        check(burst(server), alone)
+        check(burst(server, tokens=SHORT), alone)
         assert not decided(server, "lend")
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "configuration reloaded" in server.log())
