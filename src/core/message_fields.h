@@ -403,6 +403,7 @@ inline void fields(Fields& v, ResidentReport& x) {
   v(9, "attention", x.attention);
   v(10, "guest_loss", x.guest_loss);
   v(11, "reading", x.reading);
+  v(12, "late", x.late, kCount);
 }
 
 inline void fields(Fields& v, DeviceReport& x) {

@@ -233,8 +233,8 @@ struct CancelRequest {
   friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
 };
 
-/// Give up requests of the model that wait for pages and have none, as there are some elsewhere:
-/// the oldest, at most so many. Answered by a RequestReturned for each, recalled.
+/// Give up requests of the model that wait and have no pages, as they need not wait elsewhere: the
+/// oldest, at most so many. Answered by a RequestReturned for each, recalled.
 struct RecallRequests {
   ModelId model{};
   std::int64_t most = 0;
@@ -394,6 +394,9 @@ struct ResidentReport {
   Duration attention{};
   Duration guest_loss{};
   double reading = 0;  ///< Part of its steps' time that prompts took, lately, beside decodes.
+  /// Of its sequences that wait for nothing but prompts before theirs: whose first token is due
+  /// before it can come.
+  std::int64_t late = 0;
 };
 
 /// The worker's ledger as it is now. Sent when residency changes, and at intervals.

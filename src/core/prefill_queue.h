@@ -52,6 +52,8 @@ class PrefillQueue {
   /// Those to admit now, in this order. `waiting`: all that wait. O(n log n).
   [[nodiscard]] std::vector<policy::SequenceId> pass(const PrefillState& state,
                                                      const std::vector<QueuedPrefill>& waiting);
+  /// Of one that waits: whether its first token will not be there in time, as the last pass saw.
+  [[nodiscard]] bool late(policy::SequenceId id) const { return late_.contains(id); }
 
  private:
   struct Rest;

@@ -163,11 +163,9 @@ void WorkerCore::Impl::on(const RecallRequests& recall) {
     recall_begun(recall);
     return;
   }
-  DeviceReport shortage;
-  tell_shortage(shortage);
   std::set<std::tuple<Instant, SequenceId, RequestId>> waiting;
   for (const auto& [id, sequence] : sequences_.all()) {
-    if (shortage.short_sequences > 0 && sequence.model == recall.model && sequence.waits()) {
+    if (sequence.model == recall.model && sequence.waits()) {
       waiting.emplace(sequence.arrived, id, sequence.request);
     }
   }

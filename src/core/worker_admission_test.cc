@@ -296,6 +296,24 @@ TEST(WorkerAdmission, WhoWaitsForPagesCanBeRecalledTheOldestFirst) {
   EXPECT_THAT(bench.turn(), ElementsAre(8));
 }
 
+TEST(WorkerAdmission, WhoWillBeLateIsToldOf) {
+  Bench bench;
+  const auto late = [&] { return bench.report().models.at(0).late; };
+  for (std::uint64_t request = 1; request <= 6; ++request) {
+    bench.submit(request, kA, 8, 50ms);
+  }
+  EXPECT_EQ(late(), 0);
+  bench.pass(1s);
+  EXPECT_THAT(bench.turn(), ElementsAre(1, 2, 3, 4)) << "there are pages for four";
+  EXPECT_EQ(bench.report().models.at(0).model, kA);
+  EXPECT_EQ(late(), 2);
+  EXPECT_THAT(bench.recall(kA, 1), ElementsAre(5));
+  EXPECT_EQ(late(), 1);
+  bench.turn({1, 2, 3});
+  EXPECT_THAT(bench.turn(), ElementsAre(4, 6));
+  EXPECT_EQ(late(), 0);
+}
+
 TEST(WorkerAdmission, OfADividedDeviceNobodyCouldLendPages) {
   Bench bench({.fixed_parts = 2});
   submit_small(bench, 1, 4, kA);  // 2 of them fit in its part.

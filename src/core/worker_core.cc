@@ -23,8 +23,20 @@ std::int64_t WorkerCore::Impl::lacking_pages() const {
   return std::max<std::int64_t>(1, pages_short(*oldest));
 }
 
+/// Sequences that wait while others' prompts are read, and will be late.
+std::map<ModelId, std::int64_t> WorkerCore::Impl::late_sequences() const {
+  std::map<ModelId, std::int64_t> late;
+  for (const auto& [id, sequence] : sequences_.all()) {
+    if (sequence.waits() && !sequence.begun && queue_.late(id)) {
+      ++late[sequence.model];
+    }
+  }
+  return late;
+}
+
 DeviceReport WorkerCore::Impl::report() const {
   DeviceReport report{.version = version_, .usage = ledger_.usage(pool_)};
+  const std::map<ModelId, std::int64_t> late = late_sequences();
   for (const auto& [id, model] : models_) {
     const std::int64_t sequences = sequences_.count(id);
     Residency residency = sequences > 0 ? Residency::kServing : Residency::kWarm;
@@ -43,7 +55,8 @@ DeviceReport WorkerCore::Impl::report() const {
                              .guest_pages = model.guest_pages,
                              .attention = attention(id, model),
                              .guest_loss = model.guest_loss,
-                             .reading = model.reading});
+                             .reading = model.reading,
+                             .late = late.contains(id) ? late.at(id) : 0});
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {

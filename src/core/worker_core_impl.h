@@ -260,6 +260,7 @@ class WorkerCore::Impl {
   [[nodiscard]] std::int64_t kv_pages_total() const;
   [[nodiscard]] std::int64_t pages_short(const Sequence& sequence) const;
   [[nodiscard]] std::int64_t lacking_pages() const;
+  [[nodiscard]] std::map<ModelId, std::int64_t> late_sequences() const;
   void tell_shortage(DeviceReport& report) const;
 
   void report_changes();

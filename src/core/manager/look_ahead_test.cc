@@ -217,7 +217,7 @@ TEST(ManagerPlanner, AModelWithMoreLoadThanADeviceShouldBearGetsAnother) {
   for (std::uint64_t id = 2; id <= 12; ++id) {
     bench.finish(RequestId(id));
   }
-  bench.wait(20s);
+  bench.wait(40s);
   const RequestId last = bench.arrive(kA);
   EXPECT_EQ(bench.sent[DeviceId(0)].back(), last) << "the other is spared, and idle when wanted";
 }

@@ -196,6 +196,7 @@ void Core::look_ahead() {
     loads_.looks();
     demand_.turn_window();
     if (planner.replicas) {
+      spread(parts_);
       scale(parts_);
     }
     if (planner.pressure && state_.now >= balance_at_) {

@@ -4,6 +4,16 @@
 #include "core/manager/index.h"
 
 namespace heddle::core::manager {
+namespace {
+
+/// A burst may go on after so long in which nobody was late.
+constexpr Duration kCalm = std::chrono::seconds(30);
+
+}  // namespace
+
+bool was_short(const State& state, const ModelState& model) {
+  return model.unborne_at && state.now - *model.unborne_at <= kCalm;
+}
 
 void Shortages::heard(DeviceId device, const DeviceReport& report) {
   count(device);
@@ -12,6 +22,33 @@ void Shortages::heard(DeviceId device, const DeviceReport& report) {
   shortage.pages = report.short_pages;
   shortage.model = report.short_model;
   reindex(state_, device);
+  for (const ResidentReport& resident : report.models) {
+    hear_late(state_.devices.at(device), resident);
+  }
+}
+
+void Shortages::hear_late(DeviceState& device, const ResidentReport& resident) {
+  const auto found = device.instances.find(resident.model);
+  if (found != device.instances.end()) {
+    found->second.late = resident.late;
+  }
+}
+
+void Shortages::count_unborne(ModelId id, std::int64_t requests) {
+  ModelState& model = state_.models.at(id);
+  Unborne& unborne = model.unborne;
+  const double passed = to_seconds(state_.now - unborne.until);
+  unborne.waited =
+      requests == 0 ? 0 : unborne.waited + static_cast<double>(unborne.requests) * passed;
+  unborne.requests = requests;
+  unborne.until = state_.now;
+  if (requests > 0) {
+    model.unborne_at = state_.now;
+  }
+}
+
+void Shortages::pay_unborne(ModelId model, double waited) {
+  state_.models.at(model).unborne.waited -= waited;
 }
 
 void Shortages::clear(DeviceId device) {

@@ -4,7 +4,8 @@
 
 namespace heddle::core::manager {
 
-/// How many sequences of each device wait for memory, and for how long they have.
+/// How many sequences of each device wait for memory, how many requests of each model for another
+/// instance, and for how long they have.
 class Shortages {
  public:
   explicit Shortages(State& state) : state_(state) {}
@@ -19,9 +20,18 @@ class Shortages {
   void pay(DeviceId device, double waited);
   /// Some were recalled; no more are before `until`.
   void recalled(DeviceId device, Instant until);
+  /// So many requests of the model wait for another instance.
+  void count_unborne(ModelId model, std::int64_t requests);
+  /// So much of their waiting [s] was paid for.
+  void pay_unborne(ModelId model, double waited);
 
  private:
+  void hear_late(DeviceState& device, const ResidentReport& resident);
+
   State& state_;
 };
+
+/// Whether a moment ago the model had more requests than its instances bear: it has none to spare.
+[[nodiscard]] bool was_short(const State& state, const ModelState& model);
 
 }  // namespace heddle::core::manager

@@ -86,6 +86,13 @@ struct Listed {
   friend bool operator==(const Listed&, const Listed&) = default;
 };
 
+/// Requests of a model that wait, as its instances and those on their way do not bear them.
+struct Unborne {
+  std::int64_t requests = 0;
+  double waited = 0;  ///< What they have waited so far, in sum [s].
+  Instant until{};    ///< When that was counted.
+};
+
 struct ModelState {
   // Written by Catalog.
   ManagerModel config{};  ///< Without its footprints.
@@ -132,6 +139,10 @@ struct ModelState {
   // Written by Residency.
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
+
+  // Written by Shortages.
+  Unborne unborne{};
+  std::optional<Instant> unborne_at{};  ///< When some of its requests last were.
 
   // Written by Claims.
   /// Where it is to lead a group, once the devices of that block are empty.
@@ -249,6 +260,8 @@ class Instance {
   double reading = 0;
   bool spare = false;                  ///< Gets requests only when the others have enough.
   std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
+
+  std::int64_t late = 0;  ///< As ResidentReport has it. Written by Shortages.
 
  private:
   friend class Residency;

@@ -7,6 +7,7 @@
 #include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/shortages.h"
 #include "policy/autoscale.h"
 #include "policy/kv_placement.h"
 #include "policy/value.h"
@@ -39,11 +40,15 @@ double needed(const State& state, const ModelState& model, const policy::Forecas
   return std::max(asked.value_or(0), policy::needed_by_renewal(calendar.window, gap));
 }
 
-/// P(it is asked for more than so many other instances bear).
-double needed_beside(const ModelState& model,
+/// P(it is asked for more than so many other instances bear); sure where it is by now.
+double needed_beside(const State& state,
+                     const ModelState& model,
                      const policy::Forecast& expected,
                      std::int64_t others) {
   const double limit = policy::kScaleUpShare * static_cast<double>(model.config.batch * others);
+  if (was_short(state, model) || static_cast<double>(model.demand.in_system()) > limit) {
+    return 1;
+  }
   return expected.error <= policy::kTrustedError
              ? policy::needed_by_forecast(limit, expected.load.mean, expected.load.peak)
              : 0;
@@ -63,8 +68,8 @@ double model_worth(const State& state, const DeviceState& device, ModelId id) {
   }
   const policy::Forecast& forecast = expected(state, model, device);
   return policy::worth(
-      {.needed =
-           others == 0 ? needed(state, model, forecast) : needed_beside(model, forecast, others),
+      {.needed = others == 0 ? needed(state, model, forecast)
+                             : needed_beside(state, model, forecast, others),
        .without = load_time(state, model, device),
        .with = Duration{},
        .ttft = std::max<Duration>(model.objectives().ttft, 1ms),

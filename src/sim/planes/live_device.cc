@@ -95,15 +95,6 @@ std::vector<LiveDevice::Waiting> LiveDevice::take(const World& world,
   return taken;
 }
 
-std::vector<LiveDevice::Waiting> LiveDevice::take_short(const World& world,
-                                                        ModelId as,
-                                                        std::int64_t most) {
-  core::DeviceReport shortage;
-  tell_shortage(world, shortage);
-  const bool can = shortage.short_sequences > 0 && serving(world, as) != nullptr;
-  return can ? take(world, as, most) : std::vector<Waiting>{};
-}
-
 /// Its replica, if that takes requests.
 const Replica* LiveDevice::serving(const World& world, ModelId model) const {
   const auto found = residents_.find(model);
@@ -241,9 +232,18 @@ std::vector<LiveDevice::Waiting> LiveDevice::admit(const World& world) {
   }
   std::vector<Waiting> admitted;
   std::set<ModelId> full;
+  std::map<ModelId, std::int64_t> slots;  // Of engines, which hold no more at once.
+  for (const auto& [model, resident] : residents_) {
+    const Replica* replica = serving(world, model);
+    if (replica != nullptr) {
+      slots[model] = world.model(map_->part(model).model).max_sequences -
+                     static_cast<std::int64_t>(replica->load());
+    }
+  }
   for (const policy::SequenceId id : queue_.pass(state, queued)) {
     const policy::AdmissionView& view = *by_id.at(id);
-    if (!full.contains(view.model) && room.admit(view) == policy::AdmissionRoom::Answer::kFits) {
+    if (slots[view.model]-- > 0 && !full.contains(view.model) &&
+        room.admit(view) == policy::AdmissionRoom::Answer::kFits) {
       admitted.push_back(waiting_.extract(id).mapped());
     } else {
       full.insert(view.model);
@@ -310,6 +310,9 @@ core::DeviceReport LiveDevice::report(const World& world) const {
         waiting_, [id = model](const auto& entry) { return entry.second.as == id; });
     const std::int64_t admitted =
         map_->part(model).at == 0 ? static_cast<std::int64_t>(replica->load()) : 0;
+    const auto late = std::ranges::count_if(waiting_, [&, id = model](const auto& entry) {
+      return entry.second.as == id && queue_.late(entry.first);
+    });
     report.models.push_back(
         {.model = model,
          .residency = resident.going          ? core::Residency::kDraining
@@ -318,7 +321,8 @@ core::DeviceReport LiveDevice::report(const World& world) const {
          .kv_pages = replica->kv == LeaseId(0) ? 0 : world.memory().reserved(replica->kv, pool),
          .sequences = queued + admitted,
          .sequences_admitted = admitted,
-         .complete = replica->serves()});
+         .complete = replica->serves(),
+         .late = replica->serves() ? late : 0});
     tell_guests(world, *replica, report.models.back());
     if (replica->engine) {  // Models take turns, so that each one's step is the device's.
       report.step = std::max(report.step, replica->engine->step());

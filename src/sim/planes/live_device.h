@@ -60,8 +60,6 @@ class LiveDevice {
   std::vector<Waiting> take(const World& world,
                             std::optional<ModelId> as = {},
                             std::int64_t most = INT64_MAX);
-  /// Those of a model that wait for memory, if any do: the oldest, at most so many.
-  std::vector<Waiting> take_short(const World& world, ModelId as, std::int64_t most);
   /// Those that are to go to their engines now, in this order; they wait no longer.
   std::vector<Waiting> admit(const World& world);
   /// When to look again, if nothing happens before; nullopt: nobody waits for anything but weights.

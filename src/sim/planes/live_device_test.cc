@@ -118,7 +118,7 @@ TEST(LiveDevice, TellsOfWhoWaitsForMemory) {
                   looked = true;
                   EXPECT_GT(report->short_pages, 0);
                   EXPECT_EQ(report->short_model, DeviceWorld::kModel);
-                  const auto back = device.take_short(world, DeviceWorld::kModel, 1);
+                  const auto back = device.take(world, DeviceWorld::kModel, 1);
                   ASSERT_EQ(back.size(), 1);
                   device.submit(back[0]);
                 }

@@ -162,7 +162,7 @@ void LivePlane::perform(const Turn& turn, const core::TellWorker& tell) {
   }
   if (const auto* recall = std::get_if<core::RecallRequests>(&tell.message)) {
     if (!recall->begun) {
-      for (const auto& each : place.take_short(turn.world, recall->model, recall->most)) {
+      for (const auto& each : place.take(turn.world, recall->model, recall->most)) {
         give_back(place, each, true);
       }
     }

@@ -6,6 +6,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/shortages.h"
 #include "core/manager/views.h"
 #include "policy/autoscale.h"
 
@@ -60,7 +61,9 @@ void scale(const Parts& core) {
     const policy::Scaling scaling = policy::choose_scaling(
         load, model.config.batch, running, starting, state.now, {.least = 1});
     for (const policy::ReplicaId spared : scaling.stop) {
-      core.residency.spare(device_of(spared), id, true);
+      if (!was_short(state, model)) {
+        core.residency.spare(device_of(spared), id, true);
+      }
     }
     if (scaling.start > 0) {
       add_replica(core, id, load);
