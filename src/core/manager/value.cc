@@ -8,7 +8,7 @@
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "policy/autoscale.h"
-#include "policy/kv_placement.h"
+#include "policy/kv_pressure.h"
 #include "policy/value.h"
 
 namespace heddle::core::manager {
