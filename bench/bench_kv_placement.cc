@@ -6,7 +6,8 @@
 
 #include "base/rng.h"
 #include "policy/kv_moves.h"
-#include "policy/kv_placement.h"
+#include "policy/kv_pressure.h"
+#include "sim/planes/kv_plan.h"
 
 namespace heddle::policy {
 namespace {
@@ -40,7 +41,7 @@ World world(std::int64_t count) {
 
 World settled(std::int64_t count) {
   World out = world(count);
-  const KvPlan plan = plan_kv_placement(out.models, out.devices, {});
+  const sim::KvPlan plan = sim::plan_kv_placement(out.models, out.devices, {});
   for (const KvHome& home : plan.homes) {
     out.models[home.model.value()].at = home.devices;
   }
@@ -50,7 +51,7 @@ World settled(std::int64_t count) {
 void BM_FirstPlan(benchmark::State& state) {
   const World w = world(state.range(0));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(plan_kv_placement(w.models, w.devices, {}));
+    benchmark::DoNotOptimize(sim::plan_kv_placement(w.models, w.devices, {}));
   }
 }
 BENCHMARK(BM_FirstPlan)->Arg(100)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond);
@@ -63,7 +64,7 @@ void BM_NextPlan(benchmark::State& state) {
     model.demand *= rng.below(10) == 0 ? 3.0 : 1.0;
   }
   for (auto _ : state) {
-    benchmark::DoNotOptimize(plan_kv_placement(w.models, w.devices, {}));
+    benchmark::DoNotOptimize(sim::plan_kv_placement(w.models, w.devices, {}));
   }
 }
 BENCHMARK(BM_NextPlan)->Arg(100)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond);

@@ -1,11 +1,10 @@
 // The planner's incremental tick at scale (goal: 10,000 models on 10,000 devices in under 100 ms):
-// classes of all models, the moves worth making, one diff. And one cold start's choice.
+// the moves worth making, one diff. And one cold start's choice.
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "base/rng.h"
-#include "policy/classes.h"
 #include "policy/cold_start.h"
 #include "policy/diff.h"
 #include "policy/kv_moves.h"
@@ -22,25 +21,17 @@ void BM_Tick(benchmark::State& state) {
   Rng rng(1);
   std::vector<KvModel> models;
   std::vector<KvDevice> devices;
-  std::vector<ClassKeeper> keepers(count, ClassKeeper(ModelClass::kWarm));
-  std::vector<ClassInputs> inputs;
   for (std::uint64_t i = 0; i < count; ++i) {
     models.push_back({.model = ModelId(i),
                       .demand = 1e15 / static_cast<double>(1 + rng.below(1'000'000)),
                       .bytes = 16 * kGiga,
                       .at = {DeviceId(rng.below(count))}});
     devices.push_back({.id = DeviceId(i), .host = HostId(i / 8), .bytes = 200 * kGiga});
-    inputs.push_back({.utilisation = static_cast<double>(rng.below(100)) / 100.0, .on_host = true});
   }
   NotBefore not_before;
   Instant now{};
   for (auto _ : state) {
     std::vector<Action> proposals;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (keepers[i].tick(inputs[i])) {
-        proposals.push_back({.kind = ActionKind::kPrewarm, .model = ModelId(i)});
-      }
-    }
     const auto moves =
         choose_kv_moves(models, devices, {.most = 2, .horizon = 300s, .bytes_per_second = 20e9});
     for (const KvMove& move : moves) {

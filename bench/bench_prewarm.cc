@@ -6,8 +6,8 @@
 #include <benchmark/benchmark.h>
 
 #include "base/rng.h"
-#include "policy/launch.h"
 #include "policy/prewarm.h"
+#include "sim/planes/launch.h"
 
 namespace heddle::policy {
 namespace {
@@ -102,11 +102,11 @@ void launch(benchmark::State& state, std::uint64_t offset) {
   for (auto _ : state) {
     model = (model + 1) % devices;
     const ModelDemand& demand = cluster.models[model];
-    const auto chosen = choose_launch(cluster.map,
-                                      {.model = ModelId(model + offset),
-                                       .devices = demand.devices,
-                                       .pages = demand.pages_per_device},
-                                      LaunchVariant::kLeastLost);
+    const auto chosen = sim::choose_launch(cluster.map,
+                                           {.model = ModelId(model + offset),
+                                            .devices = demand.devices,
+                                            .pages = demand.pages_per_device},
+                                           sim::LaunchVariant::kLeastLost);
     benchmark::DoNotOptimize(&chosen);
   }
 }

@@ -91,7 +91,7 @@ void bytes(Fields& f, config::Key key, std::int64_t& value) {
   value = static_cast<std::int64_t>(size);
 }
 
-void declare_gpu(Fields& f, policy::GpuProfile& gpu) {
+void declare_gpu(Fields& f, sim::GpuProfile& gpu) {
   number(f, {"flops", "Dense 16-bit peak per second."}, gpu.flops);
   rate(f, {"bandwidth", "Memory bandwidth."}, gpu.bandwidth);
   bytes(f, {"memory", "Memory."}, gpu.memory);
@@ -108,7 +108,7 @@ void declare_gpu(Fields& f, policy::GpuProfile& gpu) {
   number(f, {"co_running", "Of a neighbour's GPU time, added to a step."}, gpu.co_running);
   seconds(f, {"poll", "A kernel that looks at one word."}, gpu.poll);
   f.sections({"all_reduce", "By tensor-parallel degree."}, [&](Fields& item) {
-    policy::AllReduce entry;
+    sim::AllReduce entry;
     item.integer({"tp", "Devices."}, {.least = 2, .most = 64}, entry.tp);
     seconds(item, {"latency", "Of one."}, entry.latency);
     rate(item, {"bandwidth", "Algorithmic."}, entry.bandwidth);
@@ -119,7 +119,7 @@ void declare_gpu(Fields& f, policy::GpuProfile& gpu) {
   }
 }
 
-void declare_shape(Fields& f, policy::ModelShape& shape) {
+void declare_shape(Fields& f, sim::ModelShape& shape) {
   constexpr config::Range kSize{.least = 1, .most = 1 << 24};
   f.integer({"hidden", "Width."}, kSize, shape.hidden);
   f.integer({"intermediate", "Width of the MLP."}, kSize, shape.intermediate);
@@ -135,7 +135,7 @@ void declare_shape(Fields& f, policy::ModelShape& shape) {
   }
 }
 
-void declare_engine(Fields& f, policy::EngineProfile& engine) {
+void declare_engine(Fields& f, sim::EngineProfile& engine) {
   seconds(f, {"fixed", "Added to a step's GPU time."}, engine.fixed);
   seconds(f, {"launch", "Issuing one layer's kernels."}, engine.launch_per_layer);
   seconds(f, {"cpu", "Between steps."}, engine.cpu_fixed);
@@ -197,8 +197,8 @@ void look_up(Fields& f,
 }
 
 void declare_host(Fields& f, const PerfData& perf, sim::ClusterSpec& cluster) {
-  std::vector<std::pair<std::string, policy::GpuProfile>> gpus;
-  for (const policy::GpuProfile& gpu : perf.gpus) {
+  std::vector<std::pair<std::string, sim::GpuProfile>> gpus;
+  for (const sim::GpuProfile& gpu : perf.gpus) {
     gpus.emplace_back(gpu.name, gpu);
   }
   sim::HostSpec host;
@@ -308,7 +308,7 @@ Result<std::string> find_perf_folder(const std::string& named, const std::string
 
 Result<PerfData> load_perf_data(const std::string& folder) {
   PerfData perf;
-  std::vector<std::pair<std::string, policy::GpuProfile>> gpus;
+  std::vector<std::pair<std::string, sim::GpuProfile>> gpus;
   for (const Result<void>& read :
        {read_entries(folder + "/gpus.yaml", "gpus", declare_gpu, gpus),
         read_entries(folder + "/models.yaml", "models", declare_shape, perf.shapes),

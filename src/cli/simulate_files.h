@@ -10,9 +10,9 @@ namespace heddle::cli {
 
 /// The constants that simulations are made of, each with its name.
 struct PerfData {
-  std::vector<policy::GpuProfile> gpus{};
-  std::vector<std::pair<std::string, policy::ModelShape>> shapes{};
-  std::vector<std::pair<std::string, policy::EngineProfile>> engines{};
+  std::vector<sim::GpuProfile> gpus{};
+  std::vector<std::pair<std::string, sim::ModelShape>> shapes{};
+  std::vector<std::pair<std::string, sim::EngineProfile>> engines{};
   std::vector<std::pair<std::string, sim::StartupProfile>> platforms{};
 };
 

@@ -161,7 +161,7 @@ Result<void> measure_link(DeviceBench& bench, Calibration& found) {
 /// What kinds of steps a model and a step's limit allow: chunks of a prompt behind cached tokens,
 /// and decodes of some sequences with so many tokens each.
 struct StepKinds {
-  std::vector<policy::PrefillChunk> chunks{};
+  std::vector<sim::PrefillChunk> chunks{};
   struct Decode {
     std::int64_t batch = 0;
     std::int64_t context = 0;
@@ -205,7 +205,7 @@ Result<void> measure_steps(DeviceBench& bench,
     return sample ? Result<void>() : sample.error();
   };
   Result<void> kept;
-  for (const policy::PrefillChunk& chunk : kinds.chunks) {
+  for (const sim::PrefillChunk& chunk : kinds.chunks) {
     kept = kept ? keep(measure_chunk(bench, chunk.tokens, chunk.cached, options.repeats)) : kept;
   }
   for (const StepKinds::Decode& decode : kinds.decodes) {

@@ -8,17 +8,17 @@
 #include "lab/co_running.h"
 #include "lab/device_bench.h"
 #include "lab/op_times.h"
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 #include "spec/model_spec.h"
 
 namespace heddle::lab {
 
 /// How long a step of some work took.
 struct StepSample {
-  std::int64_t tokens = 0;                     ///< Through the linear layers.
-  std::int64_t rows = 0;                       ///< Sequences that got a token.
-  std::int64_t context = 0;                    ///< Tokens that decodes attended to, all together.
-  std::vector<policy::PrefillChunk> chunks{};  ///< Of prompts.
+  std::int64_t tokens = 0;                  ///< Through the linear layers.
+  std::int64_t rows = 0;                    ///< Sequences that got a token.
+  std::int64_t context = 0;                 ///< Tokens that decodes attended to, all together.
+  std::vector<sim::PrefillChunk> chunks{};  ///< Of prompts.
   double seconds = 0;
 };
 

@@ -30,16 +30,16 @@ double real(std::int64_t value) {
 
 double token_pairs(const StepSample& sample) {
   double pairs = 0;
-  for (const policy::PrefillChunk& chunk : sample.chunks) {
+  for (const sim::PrefillChunk& chunk : sample.chunks) {
     pairs += real(chunk.tokens) * real(chunk.cached) + real(chunk.tokens) * real(chunk.tokens) / 2;
   }
   return pairs;
 }
 
 /// What each term of the model is multiplied with.
-Terms factors(const policy::ModelShape& shape, const StepSample& sample) {
+Terms factors(const sim::ModelShape& shape, const StepSample& sample) {
   const double flops =
-      2 * (real(sample.tokens) * real(shape.layers) * real(policy::linear_parameters(shape)) +
+      2 * (real(sample.tokens) * real(shape.layers) * real(sim::linear_parameters(shape)) +
            real(sample.rows) * real(shape.vocab) * real(shape.hidden));
   return {1, flops, real(sample.context), token_pairs(sample)};
 }
@@ -105,7 +105,7 @@ double squared_error(const std::vector<Terms>& rows, const Terms& terms) {
   return sum;
 }
 
-/// The factor of policy::step_seconds' law, together = alone + factor * other_alone: the mean over
+/// The factor of sim::step_seconds' law, together = alone + factor * other_alone: the mean over
 /// equals that do the same; nothing where nothing was measured. Of unlike steps the law holds where
 /// work adds up and not where time is shared out, so that they would say what kind it is, and not
 /// how much the engines cost each other.
@@ -122,10 +122,9 @@ std::optional<double> fit_co_running(const std::vector<CoRunSample>& samples) {
 }
 
 /// Sequences of the longest kind that the memory has room for beside the weights.
-std::int64_t most_sequences(const Calibration& measured, const policy::ModelShape& shape) {
-  const std::int64_t room =
-      static_cast<std::int64_t>(measured.memory) - policy::weight_bytes(shape);
-  const std::int64_t each = policy::kv_bytes_per_token(shape) * measured.model.max_position;
+std::int64_t most_sequences(const Calibration& measured, const sim::ModelShape& shape) {
+  const std::int64_t room = static_cast<std::int64_t>(measured.memory) - sim::weight_bytes(shape);
+  const std::int64_t each = sim::kv_bytes_per_token(shape) * measured.model.max_position;
   return std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, each), 1, 256);
 }
 
@@ -151,7 +150,7 @@ std::string print_rate(double bytes_per_second) {
 
 }  // namespace
 
-policy::ModelShape shape_of(const spec::ModelSpec& model) {
+sim::ModelShape shape_of(const spec::ModelSpec& model) {
   return {.hidden = model.hidden,
           .intermediate = model.intermediate,
           .layers = model.layers,
@@ -164,7 +163,7 @@ policy::ModelShape shape_of(const spec::ModelSpec& model) {
 
 DeviceFit fit_device(const Calibration& measured) {
   HEDDLE_CHECK(!measured.steps.empty());
-  const policy::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = shape_of(measured.model);
   std::vector<Terms> rows;
   Terms scale{};
   for (const StepSample& sample : measured.steps) {
@@ -207,7 +206,7 @@ DeviceFit fit_device(const Calibration& measured) {
   return fit;
 }
 
-twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape) {
+twin::StepTimes step_times(const DeviceFit& fit, const sim::ModelShape& shape) {
   const Terms token = factors(shape, {.tokens = 1});
   const Terms row = factors(shape, {.rows = 1});
   return {.fixed = fit.fixed,
@@ -217,7 +216,7 @@ twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape
           .pair = fit.prefill_token_pair};
 }
 
-double predict(const DeviceFit& fit, const policy::ModelShape& shape, const StepSample& sample) {
+double predict(const DeviceFit& fit, const sim::ModelShape& shape, const StepSample& sample) {
   return product(factors(shape, sample),
                  {fit.fixed, 1 / fit.flops, fit.context_token, fit.prefill_token_pair});
 }
@@ -225,12 +224,12 @@ double predict(const DeviceFit& fit, const policy::ModelShape& shape, const Step
 std::map<std::string, std::string> simulator_files(const Calibration& measured,
                                                    const DeviceFit& fit,
                                                    const std::string& name) {
-  const policy::ModelShape shape = shape_of(measured.model);
-  // policy::gpu_time asks for parts of peaks: of `flops` in attention over prompts, and of the
+  const sim::ModelShape shape = shape_of(measured.model);
+  // sim::gpu_time asks for parts of peaks: of `flops` in attention over prompts, and of the
   // bandwidth in attention over the cache.
   const double queries = real(shape.layers) * 4 * real(shape.heads * shape.head_dim);
   const double self = queries / fit.flops / std::max(fit.prefill_token_pair, kLeastPairSeconds);
-  const double kv = real(policy::kv_bytes_per_token(shape)) / kBandwidth /
+  const double kv = real(sim::kv_bytes_per_token(shape)) / kBandwidth /
                     std::max(fit.context_token, kLeastPairSeconds);
   std::map<std::string, std::string> files;
   files["gpus.yaml"] =
@@ -279,7 +278,7 @@ std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                                                  const DeviceFit& fit) {
   std::vector<std::vector<std::string>> rows{
       {"step", "tokens", "cached", "batch", "context", "ms", "fitted"}};
-  const policy::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = shape_of(measured.model);
   for (const StepSample& sample : measured.steps) {
     const bool prompt = !sample.chunks.empty();
     rows.push_back({prompt ? "prefill" : "decode",

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lab/calibration.h"
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 #include "twin/setup.h"
 
 namespace heddle::lab {
@@ -16,7 +16,7 @@ namespace heddle::lab {
 ///     t = fixed + flops_needed / flops + context_token * contexts
 ///         + prefill_token_pair * sum over chunks of (c p + c^2 / 2)
 ///
-/// with flops_needed = 2 (n L P + rows V h), as in policy::gpu_time without its memory terms: what
+/// with flops_needed = 2 (n L P + rows V h), as in sim::gpu_time without its memory terms: what
 /// a step takes however little there is to do is all in `fixed`.
 struct DeviceFit {
   double fixed = 0;               ///< [s]
@@ -25,7 +25,7 @@ struct DeviceFit {
   double prefill_token_pair = 0;  ///< [s]
   double map_page = 0;            ///< Mapping or unmapping a page, many at once [s].
   /// What a step of another engine adds to one that runs beside it, in parts of its own time
-  /// (policy::GpuProfile::co_running); nothing where it was not measured.
+  /// (sim::GpuProfile::co_running); nothing where it was not measured.
   std::optional<double> co_running{};
   double error = 0;  ///< Root of the mean square of the relative errors of the samples.
 };
@@ -35,7 +35,7 @@ struct DeviceFit {
 [[nodiscard]] DeviceFit fit_device(const Calibration& measured);
 
 /// The dimensions that step times depend on.
-[[nodiscard]] policy::ModelShape shape_of(const spec::ModelSpec& model);
+[[nodiscard]] sim::ModelShape shape_of(const spec::ModelSpec& model);
 
 /// What `heddle simulate` reads, by file name: gpus.yaml, models.yaml, engines.yaml, platforms.yaml
 /// (for --perf), cluster.yaml (one server with one such device) and rules.yaml (for --models). What
@@ -56,11 +56,11 @@ struct DeviceFit {
                                                                  const DeviceFit& fit);
 
 /// What the fit says that steps of such a model take.
-[[nodiscard]] twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape);
+[[nodiscard]] twin::StepTimes step_times(const DeviceFit& fit, const sim::ModelShape& shape);
 
 /// What the fit says that a step takes [s].
 [[nodiscard]] double predict(const DeviceFit& fit,
-                             const policy::ModelShape& shape,
+                             const sim::ModelShape& shape,
                              const StepSample& sample);
 
 }  // namespace heddle::lab

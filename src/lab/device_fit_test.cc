@@ -75,22 +75,22 @@ TEST(SimulatorFiles, MeanTheSame) {
     const std::string& text = files.at(file);
     return std::stod(text.substr(text.find(key + ": ") + key.size() + 2));
   };
-  policy::GpuProfile gpu;
+  sim::GpuProfile gpu;
   gpu.flops = value("gpus.yaml", "flops");
   gpu.bandwidth = value("gpus.yaml", "bandwidth");
   gpu.kv_efficiency = value("gpus.yaml", "kv");
   gpu.prefill_self = value("gpus.yaml", "prefill_self");
   gpu.prefill_cached = value("gpus.yaml", "prefill_cached");
   gpu.pointwise_overhead = value("gpus.yaml", "pointwise_overhead") * 1e-9;
-  const policy::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = shape_of(measured.model);
   for (const StepSample& sample : measured.steps) {
-    const double time = policy::gpu_time(shape,
-                                         gpu,
-                                         1,
-                                         {.tokens = sample.tokens,
-                                          .rows = sample.rows,
-                                          .context_tokens = sample.context,
-                                          .chunks = sample.chunks})
+    const double time = sim::gpu_time(shape,
+                                      gpu,
+                                      1,
+                                      {.tokens = sample.tokens,
+                                       .rows = sample.rows,
+                                       .context_tokens = sample.context,
+                                       .chunks = sample.chunks})
                             .total();
     EXPECT_NEAR(time, sample.seconds, 1e-4 * sample.seconds);
   }

@@ -50,7 +50,7 @@ bool is_pipe(const agent::HostModel& model) {
 
 /// Of a stage, what its layers compute.
 twin::StepTimes step_of_stage(const agent::HostModel& stage, const Measured& measured) {
-  policy::ModelShape shape = shape_of(stage.spec);
+  sim::ModelShape shape = shape_of(stage.spec);
   shape.layers = spec::own_layers(stage.spec).size();
   return step_times(measured.fit, shape);
 }

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "base/div_up.h"
 
 namespace heddle::policy {
 namespace {
@@ -115,35 +114,6 @@ Scaling choose_scaling(double load,
     scaling.stop.push_back(victims[i].id);
   }
   return scaling;
-}
-
-Route choose_route(std::span<const InstanceView> running,
-                   std::int64_t starting,
-                   std::int64_t batch) {
-  const auto least = std::min_element(
-      running.begin(), running.end(), [](const InstanceView& a, const InstanceView& b) {
-        return std::tie(a.running, a.id) < std::tie(b.running, b.id);
-      });
-  if (least != running.end() && least->running < batch) {
-    return {.action = RouteAction::kSend, .instance = least->id};
-  }
-  return {.action = starting == 0 ? RouteAction::kStart : RouteAction::kQueue};
-}
-
-Instant kept_until(const KeepAlive& rule, Instant last_used, Duration activation) {
-  return last_used + std::max(rule.least, rule.activations * activation);
-}
-
-WorkerPlan choose_workers(const WorkerDemand& demand, WorkerVariant variant) {
-  HEDDLE_CHECK(demand.batch > 0 && demand.stages > 0);
-  const std::int64_t predicted = variant == WorkerVariant::kCorrected ? demand.predicted : 0;
-  const std::int64_t need = div_up(demand.queued + predicted, demand.batch) - demand.workers;
-  if (need <= 0) {
-    return {};
-  }
-  return {.workers = need,
-          .groups = div_up(need, kGroupWorkers),
-          .stages = std::max(demand.stages, std::min(need, kGroupWorkers))};
 }
 
 ModelDemand gate_demand(ModelDemand demand,

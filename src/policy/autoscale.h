@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -93,75 +92,6 @@ struct Scaling {
                                      std::int64_t starting,
                                      Instant now,
                                      const ScaleOptions& options);
-
-enum class RouteAction : std::uint8_t {
-  kSend,   ///< To `instance`.
-  kStart,  ///< All are full and none is starting: start one; the request queues.
-  kQueue,  ///< Until an instance has room.
-};
-
-struct Route {
-  RouteAction action = RouteAction::kQueue;
-  ReplicaId instance{};  ///< Of kSend.
-  friend bool operator==(const Route&, const Route&) = default;
-};
-
-/// Where a request goes, as in WarmServe's code: to the instance with the fewest running requests
-/// (ties: the lower id), if these are fewer than `batch`.
-[[nodiscard]] Route choose_route(std::span<const InstanceView> running,
-                                 std::int64_t starting,
-                                 std::int64_t batch);
-
-/// For how long weights stay when nobody uses them.
-struct KeepAlive {
-  Duration least{};              ///< At least so long,
-  std::int64_t activations = 0;  ///< and at least so many times what it takes to bring them back.
-  bool on_demand = true;  ///< Afterwards they go only when their room is wanted; else at once.
-};
-
-/// HydraServe's code.
-inline constexpr KeepAlive kHydraKeepAlive{.least = std::chrono::seconds(30), .on_demand = false};
-/// Prism's code, and what its text suggests.
-inline constexpr KeepAlive kPrismCodeKeepAlive{.least = std::chrono::seconds(50),
-                                               .on_demand = false};
-inline constexpr KeepAlive kPrismKeepAlive{.least = std::chrono::seconds(10), .activations = 5};
-/// heddle: what it is worth alone decides, when somebody wants the room. WarmServe: a stopped
-/// instance stays as a replica until it is launched over.
-inline constexpr KeepAlive kNoKeepAlive{};
-
-/// From when on a model may go that was last used at `last_used` and takes `activation` to return.
-[[nodiscard]] Instant kept_until(const KeepAlive& rule, Instant last_used, Duration activation);
-
-/// Cold starts that a model wants (HydraServe, where it chooses between scaling down and up; worker
-/// = an instance that may begin as one stage of a pipeline group).
-struct WorkerDemand {
-  std::int64_t queued = 0;
-  /// Arrivals of the last window: the most that are expected in the next one. Dividing what is
-  /// expected by the batch size is ours.
-  std::int64_t predicted = 0;
-  std::int64_t batch = 8;    ///< Requests that one worker runs at once.
-  std::int64_t workers = 0;  ///< Running or starting.
-  std::int64_t stages = 1;   ///< That the SLO of a cold start asks for, at least.
-};
-
-/// Members of the groups to start; after the first token `workers` of them become standalone.
-struct WorkerPlan {
-  std::int64_t workers = 0;  ///< New ones wanted; 0: start nothing.
-  std::int64_t groups = 0;
-  std::int64_t stages = 1;  ///< Of each group.
-  friend bool operator==(const WorkerPlan&, const WorkerPlan&) = default;
-};
-
-inline constexpr std::int64_t kGroupWorkers = 4;  ///< HydraServe's groups have no more members.
-
-enum class WorkerVariant : std::uint8_t {
-  kCorrected,  ///< ceil((queued + predicted) / B) less what there is.
-  kArtifact,   ///< The code computes the prediction and does not use it.
-};
-
-/// workers = ceil((queued + predicted) / B) - workers there; groups of at most 4 and at least as
-/// deep as the SLO asks.
-[[nodiscard]] WorkerPlan choose_workers(const WorkerDemand& demand, WorkerVariant variant);
 
 /// Largest relative error of a forecast that replicas are prewarmed on. Models with much traffic
 /// stay below it, those that are mostly idle far above.

@@ -118,38 +118,6 @@ TEST(Scaling, YoungInstancesAndThoseThatStartStay) {
   EXPECT_TRUE(scale(0, {}, 2).stop.empty());
 }
 
-TEST(Route, GoesToTheInstanceWithTheFewestRequests) {
-  EXPECT_EQ(choose_route(instances({5, 3, 3}), 0, 32),
-            (Route{.action = RouteAction::kSend, .instance = ReplicaId(1)}));
-  EXPECT_EQ(choose_route(instances({32, 32}), 0, 32).action, RouteAction::kStart);
-  EXPECT_EQ(choose_route(instances({32, 32}), 1, 32).action, RouteAction::kQueue);
-  EXPECT_EQ(choose_route({}, 0, 32).action, RouteAction::kStart);
-}
-
-TEST(KeepAlive, RulesOfThePapers) {
-  EXPECT_EQ(kept_until(kHydraKeepAlive, kNow, 20s), kNow + 30s);
-  EXPECT_EQ(kept_until(kPrismCodeKeepAlive, kNow, 20s), kNow + 50s);
-  EXPECT_EQ(kept_until(kPrismKeepAlive, kNow, 1s), kNow + 10s);
-  EXPECT_EQ(kept_until(kPrismKeepAlive, kNow, 7s), kNow + 35s);
-  EXPECT_EQ(kept_until(kNoKeepAlive, kNow, 7s), kNow);
-}
-
-TEST(Workers, FollowQueueAndPrediction) {
-  const WorkerDemand demand{.queued = 3, .predicted = 20, .batch = 8, .workers = 1};
-  // ceil(23 / 8) = 3, less the one there is.
-  EXPECT_EQ(choose_workers(demand, WorkerVariant::kCorrected),
-            (WorkerPlan{.workers = 2, .groups = 1, .stages = 2}));
-  EXPECT_EQ(choose_workers(demand, WorkerVariant::kArtifact), WorkerPlan{});
-  EXPECT_EQ(choose_workers({}, WorkerVariant::kCorrected), WorkerPlan{});
-}
-
-TEST(Workers, GroupsAreAsDeepAsTheSloAsksAndHaveAtMostFour) {
-  EXPECT_EQ(choose_workers({.queued = 1, .stages = 3}, WorkerVariant::kCorrected),
-            (WorkerPlan{.workers = 1, .groups = 1, .stages = 3}));
-  EXPECT_EQ(choose_workers({.queued = 80}, WorkerVariant::kCorrected),
-            (WorkerPlan{.workers = 10, .groups = 3, .stages = 4}));
-}
-
 ModelDemand forecast(double mean, double peak, std::int64_t running) {
   return {.mean_load = mean, .peak_load = peak, .instances = running, .load_time = 1s};
 }

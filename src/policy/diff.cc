@@ -65,38 +65,6 @@ struct Taken {
 
 }  // namespace
 
-std::string_view name(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kStart:
-      return "start";
-    case ActionKind::kConsolidate:
-      return "consolidate";
-    case ActionKind::kScaleUp:
-      return "scale_up";
-    case ActionKind::kScaleDown:
-      return "scale_down";
-    case ActionKind::kMigrate:
-      return "migrate";
-    case ActionKind::kPrewarm:
-      return "prewarm";
-    case ActionKind::kEvict:
-      return "evict";
-  }
-  return "?";
-}
-
-std::string_view reason_name(HeldReason reason) {
-  switch (reason) {
-    case HeldReason::kModelTaken:
-      return "model_taken";
-    case HeldReason::kDeviceTaken:
-      return "device_taken";
-    case HeldReason::kTooSoon:
-      return "too_soon";
-  }
-  return "?";
-}
-
 Duration hold_after(ActionKind kind, Duration period) {
   return period * (kind == ActionKind::kMigrate ? 60 : 10);
 }
@@ -160,43 +128,6 @@ Diff make_diff(std::span<const Action> proposals,
     not_before.hold(action, now + hold_after(action.kind, period));
   }
   return diff;
-}
-
-void Agenda::appoint(ModelId model, Instant when) {
-  const auto [at, is_new] = when_.try_emplace(model, when);
-  if (!is_new) {
-    by_time_.erase({at->second, model});
-    at->second = when;
-  }
-  by_time_.emplace(when, model);
-}
-
-void Agenda::forget(ModelId model) {
-  touched_.erase(model);
-  if (const auto at = when_.find(model); at != when_.end()) {
-    by_time_.erase({at->second, model});
-    when_.erase(at);
-  }
-}
-
-std::vector<ModelId> Agenda::take(Instant now) {
-  while (!by_time_.empty() && by_time_.begin()->first <= now) {
-    touched_.insert(by_time_.begin()->second);
-    when_.erase(by_time_.begin()->second);
-    by_time_.erase(by_time_.begin());
-  }
-  std::vector<ModelId> taken(touched_.begin(), touched_.end());
-  for (const ModelId model : taken) {
-    forget(model);
-  }
-  return taken;
-}
-
-std::optional<Instant> Agenda::next(Instant now) const {
-  if (!touched_.empty()) {
-    return now;
-  }
-  return by_time_.empty() ? std::nullopt : std::optional(by_time_.begin()->first);
 }
 
 }  // namespace heddle::policy

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,8 +23,6 @@ enum class ActionKind : std::uint8_t {
   kPrewarm,
   kEvict,  ///< Idle weights, for no one in particular.
 };
-/// As in metric labels: "scale_down".
-[[nodiscard]] std::string_view name(ActionKind kind);
 
 /// How often the planner looks ahead; what is held is held for so many times that.
 inline constexpr Duration kPlanPeriod = std::chrono::milliseconds(500);
@@ -49,7 +46,6 @@ enum class HeldReason : std::uint8_t {
   kDeviceTaken,  ///< Another action of this tick has one of its devices.
   kTooSoon,      ///< A model or device was acted on a moment ago.
 };
-[[nodiscard]] std::string_view reason_name(HeldReason reason);
 
 struct HeldAction {
   Action action{};
@@ -92,26 +88,5 @@ class NotBefore {
                              NotBefore& not_before,
                              Instant now,
                              Duration period = kPlanPeriod);
-
-/// Which models a tick must look at: those something happened to, and those whose time has come.
-/// A value. All O(log n).
-class Agenda {
- public:
-  /// Look at it in the next tick.
-  void touch(ModelId model) { touched_.insert(model); }
-  /// Look at it at `when`, or before if touched; replaces an earlier appointment.
-  void appoint(ModelId model, Instant when);
-  /// It exists no more.
-  void forget(ModelId model);
-  /// The models to look at now, by id; they are off the agenda. O(taken log n).
-  [[nodiscard]] std::vector<ModelId> take(Instant now);
-  /// When there will be something to do; nullopt: when something happens.
-  [[nodiscard]] std::optional<Instant> next(Instant now) const;
-
- private:
-  std::set<ModelId> touched_{};
-  std::map<ModelId, Instant> when_{};
-  std::set<std::pair<Instant, ModelId>> by_time_{};
-};
 
 }  // namespace heddle::policy

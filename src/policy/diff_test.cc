@@ -127,25 +127,5 @@ TEST(MakeDiff, KeepsItsPromisesOnRandomInput) {
   }
 }
 
-TEST(Agenda, GivesOutWhatWasTouchedAndWhatIsDue) {
-  Agenda agenda;
-  EXPECT_EQ(agenda.next(kNow), std::nullopt);
-  agenda.appoint(ModelId(3), kNow + 5s);
-  agenda.appoint(ModelId(1), kNow + 9s);
-  agenda.appoint(ModelId(1), kNow + 2s);
-  EXPECT_EQ(agenda.next(kNow), kNow + 2s);
-  agenda.touch(ModelId(2));
-  EXPECT_EQ(agenda.next(kNow), kNow);
-  EXPECT_EQ(agenda.take(kNow + 2s), (std::vector{ModelId(1), ModelId(2)}));
-  EXPECT_EQ(agenda.take(kNow + 4s), std::vector<ModelId>{});
-  agenda.touch(ModelId(3));
-  EXPECT_EQ(agenda.take(kNow + 4s), std::vector{ModelId(3)});
-  EXPECT_EQ(agenda.next(kNow), std::nullopt) << "looked at before its time, the time is off";
-  agenda.touch(ModelId(4));
-  agenda.appoint(ModelId(4), kNow);
-  agenda.forget(ModelId(4));
-  EXPECT_TRUE(agenda.take(kNow + 1h).empty());
-}
-
 }  // namespace
 }  // namespace heddle::policy

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "base/check.h"
@@ -11,8 +12,6 @@ namespace heddle::policy {
 namespace {
 
 using Index = std::uint32_t;
-constexpr Duration kShortestThreshold = std::chrono::seconds{10};
-constexpr std::int64_t kActivationsIdle = 5;
 
 Index index_of(std::span<const KvDevice> sorted, DeviceId id) {
   const auto at = std::lower_bound(
@@ -158,117 +157,6 @@ std::vector<KvMove> choose_kv_moves(std::span<const KvModel> models,
     moves.push_back(*move);
   }
   return moves;
-}
-
-std::optional<std::vector<DeviceId>> choose_kv_home(const KvModel& model,
-                                                    std::span<const KvDevice> loads) {
-  const auto parts = static_cast<std::size_t>(model.parts);
-  const std::int64_t bytes = (model.bytes + model.parts - 1) / model.parts;
-  const double demand = model.demand / static_cast<double>(model.parts);
-  std::vector<std::tuple<HostId, double, DeviceId>> fitting;
-  for (const KvDevice& d : loads) {
-    const std::int64_t left = d.bytes - d.taken - bytes;
-    if (left > 0) {
-      fitting.emplace_back(d.host, kv_pressure(d.demand + demand, left), d.id);
-    }
-  }
-  std::sort(fitting.begin(), fitting.end());
-  std::optional<std::size_t> best;  // The first of its parts in `fitting`; they follow each other.
-  for (std::size_t i = 0; i + parts <= fitting.size(); ++i) {
-    const bool first_of_host = i == 0 || std::get<0>(fitting[i - 1]) != std::get<0>(fitting[i]);
-    const std::size_t last = i + parts - 1;
-    if (!first_of_host || std::get<0>(fitting[last]) != std::get<0>(fitting[i])) {
-      continue;
-    }
-    const auto highest = [&](std::size_t first) {
-      return std::pair(std::get<1>(fitting[first + parts - 1]), std::get<2>(fitting[first]));
-    };
-    if (!best || highest(i) < highest(*best)) {
-      best = i;
-    }
-  }
-  if (!best) {
-    return std::nullopt;
-  }
-  std::vector<DeviceId> devices;
-  for (std::size_t i = *best; i < *best + parts; ++i) {
-    devices.push_back(std::get<2>(fitting[i]));
-  }
-  std::sort(devices.begin(), devices.end());
-  return devices;
-}
-
-Duration idle_threshold(std::span<const Duration> gaps, Duration activation) {
-  const Duration fallback = std::max(kShortestThreshold, kActivationsIdle * activation);
-  if (gaps.size() < kFewestGaps) {
-    return fallback;
-  }
-  std::vector<Duration> sorted(gaps.begin(), gaps.end());
-  std::sort(sorted.begin(), sorted.end());
-  // Just after gap i (or from the start), the gaps still open are those longer: on average they go
-  // on for mean(longer) - gap i. The rest shrinks between gaps and jumps at each.
-  Duration sum{};
-  for (const Duration gap : sorted) {
-    sum += gap;
-  }
-  Duration now{};
-  auto open = std::ssize(sorted);
-  for (const Duration gap : sorted) {
-    if (sum / open - now > activation) {
-      return now;
-    }
-    now = gap;
-    sum -= gap;
-    if (--open == 0) {
-      break;
-    }
-  }
-  return fallback;
-}
-
-std::optional<std::vector<ModelId>> choose_idle_evictions(std::span<const IdleModel> models,
-                                                          std::int64_t need_bytes,
-                                                          IdleOrder order) {
-  std::vector<IdleModel> candidates;
-  std::copy_if(
-      models.begin(), models.end(), std::back_inserter(candidates), [](const IdleModel& m) {
-        return !m.pinned && m.idle > m.threshold;
-      });
-  std::sort(candidates.begin(), candidates.end(), [order](const IdleModel& a, const IdleModel& b) {
-    const bool a_breaks = a.activation > a.ttft;
-    const bool b_breaks = b.activation > b.ttft;
-    if (a_breaks != b_breaks) {
-      return b_breaks;
-    }
-    if (order == IdleOrder::kPaper) {
-      return std::tie(b.ttft, a.model) < std::tie(a.ttft, b.model);
-    }
-    return std::tie(a.value, a.model) < std::tie(b.value, b.model);
-  });
-  std::int64_t freed = 0;
-  std::vector<IdleModel> chosen;
-  for (const IdleModel& candidate : candidates) {
-    if (freed >= need_bytes) {
-      break;
-    }
-    freed += candidate.bytes;
-    chosen.push_back(candidate);
-  }
-  if (freed < need_bytes) {
-    return std::nullopt;
-  }
-  // The last may be large enough to spare some before it; the most valuable of those stay.
-  for (std::size_t i = chosen.size(); i-- > 0;) {
-    if (freed - chosen[i].bytes >= need_bytes) {
-      freed -= chosen[i].bytes;
-      chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
-  std::vector<ModelId> victims;
-  for (const IdleModel& victim : chosen) {
-    victims.push_back(victim.model);
-  }
-  return victims;
 }
 
 }  // namespace heddle::policy

@@ -1,15 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "policy/kv_placement.h"
+#include "policy/kv_pressure.h"
 
 namespace heddle::policy {
+
+/// Where a plan puts a model.
+struct KvHome {
+  ModelId model{};
+  std::vector<DeviceId> devices{};  ///< One per part, by id.
+  friend bool operator==(const KvHome&, const KvHome&) = default;
+};
 
 /// When moving a model is worth it.
 struct KvMoveOptions {
@@ -34,42 +40,5 @@ struct KvMove {
 [[nodiscard]] std::vector<KvMove> choose_kv_moves(std::span<const KvModel> models,
                                                   std::span<const KvDevice> devices,
                                                   const KvMoveOptions& options);
-
-/// Where to activate a model: the devices, as many as it has parts, that fit it and have the lowest
-/// pressure once it is there. `loads` as kv_loads has them. nullopt where it fits nowhere.
-/// Pure; ties by id. O(D log D).
-[[nodiscard]] std::optional<std::vector<DeviceId>> choose_kv_home(const KvModel& model,
-                                                                  std::span<const KvDevice> loads);
-
-/// How long a model must have been idle before it may be evicted: the shortest gap after which the
-/// rest of a gap is longer on average than activating the model again takes. `gaps` are past idle
-/// times of the model, in any order. With fewer than kFewestGaps of them, or when the rest never is
-/// longer, max(10 s, 5 * activation). (Prism: "determined by analysing the idle interval
-/// distribution".) O(n log n).
-inline constexpr std::size_t kFewestGaps = 8;
-[[nodiscard]] Duration idle_threshold(std::span<const Duration> gaps, Duration activation);
-
-/// A resident model that nobody asks for at present.
-struct IdleModel {
-  ModelId model{};
-  std::int64_t bytes = 0;  ///< That its eviction frees.
-  Duration idle{};         ///< Since its last request ended.
-  Duration threshold{};    ///< idle_threshold.
-  Duration activation{};   ///< To get it back.
-  Duration ttft{};         ///< Its objective for the first token.
-  double value = 0.0;      ///< Of keeping it [1/byte], value_density in policy/value.h.
-  bool pinned = false;     ///< The operator said so, or it has guests.
-};
-
-enum class IdleOrder : std::uint8_t {
-  kPaper,  ///< Prism: the longest objective first, since it bears an activation best.
-  kValue,  ///< The least value per byte first, which counts rare use and size as well.
-};
-
-/// The idle models to evict so that `need_bytes` come free; nullopt when they are not enough. Only
-/// ever on demand, only after their thresholds; models whose objective an activation alone would
-/// break go last. None that the others make unnecessary. Pure; ties by id. O(n log n).
-[[nodiscard]] std::optional<std::vector<ModelId>> choose_idle_evictions(
-    std::span<const IdleModel> models, std::int64_t need_bytes, IdleOrder order);
 
 }  // namespace heddle::policy

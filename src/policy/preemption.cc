@@ -155,20 +155,6 @@ bool in_paper_order(const SwapCandidate* a, const SwapCandidate* b) {
 
 }  // namespace
 
-std::string_view outcome_name(PreemptionOutcome outcome) {
-  switch (outcome) {
-    case PreemptionOutcome::kEnough:
-      return "enough";
-    case PreemptionOutcome::kPreempt:
-      return "preempt";
-    case PreemptionOutcome::kWait:
-      return "wait";
-    case PreemptionOutcome::kNever:
-      return "never";
-  }
-  return "?";
-}
-
 double preemption_cost(const SwapCandidate& candidate, Duration ageing) {
   const double age =
       ageing > Duration{} ? to_seconds(candidate.oldest_wait) / to_seconds(ageing) : 0;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -58,8 +57,6 @@ enum class PreemptionOutcome : std::uint8_t {
   kWait,     ///< Not yet: at `retry_at`, or when a transition ends, or a hold.
   kNever,    ///< Not with all candidates together.
 };
-
-[[nodiscard]] std::string_view outcome_name(PreemptionOutcome outcome);
 
 struct Preemption {
   PreemptionOutcome outcome = PreemptionOutcome::kNever;

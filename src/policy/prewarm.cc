@@ -294,38 +294,6 @@ class Planner {
 
 }  // namespace
 
-std::string_view action_name(PrewarmAction action) {
-  switch (action) {
-    case PrewarmAction::kKeep:
-      return "keep";
-    case PrewarmAction::kLoad:
-      return "load";
-    case PrewarmAction::kEvict:
-      return "evict";
-    case PrewarmAction::kSkip:
-      return "skip";
-  }
-  return "?";
-}
-
-std::string_view reason_name(PrewarmReason reason) {
-  switch (reason) {
-    case PrewarmReason::kWanted:
-      return "wanted";
-    case PrewarmReason::kSurplus:
-      return "surplus";
-    case PrewarmReason::kIsolated:
-      return "isolated";
-    case PrewarmReason::kShared:
-      return "shared";
-    case PrewarmReason::kMadeRoom:
-      return "made_room";
-    case PrewarmReason::kNoRoom:
-      return "no_room";
-  }
-  return "?";
-}
-
 std::vector<PrewarmDecision> plan_prewarm(const ReplicaMap& map,
                                           std::span<const ModelDemand> models,
                                           const PrewarmOptions& options) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "policy/replica_map.h"
@@ -49,10 +48,6 @@ enum class PrewarmReason : std::uint8_t {
   kMadeRoom,  ///< Load after, or evict for, the eviction of what is worth less.
   kNoRoom,    ///< Skip.
 };
-
-/// The names used in logs and reports: "load", "isolated".
-[[nodiscard]] std::string_view action_name(PrewarmAction action);
-[[nodiscard]] std::string_view reason_name(PrewarmReason reason);
 
 struct PrewarmDecision {
   PrewarmAction action = PrewarmAction::kKeep;

@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 
 namespace heddle::sim {
 
@@ -42,7 +42,7 @@ struct LinkRates {
 
 struct HostSpec {
   std::string name{};
-  policy::GpuProfile gpu{};
+  GpuProfile gpu{};
   std::int64_t gpus = 0;
   double usable = 0.9;           ///< Part of a GPU's memory that pages may have.
   std::int64_t cache_bytes = 0;  ///< Host memory for weights.
@@ -59,8 +59,8 @@ struct ClusterSpec {
 /// A model that is served.
 struct ModelSpec {
   std::string name{};
-  policy::ModelShape shape{};
-  policy::EngineProfile engine{};
+  ModelShape shape{};
+  EngineProfile engine{};
   std::int64_t tp = 1;
   std::int64_t max_sequences = 256;      ///< B of an instance.
   std::int64_t max_batch_tokens = 2048;  ///< Prefill chunk.
@@ -73,8 +73,8 @@ struct ModelSpec {
   Duration slo_tpot{};
   std::int64_t most_tokens = 0;  ///< Context limit; 0: what fits.
 
-  [[nodiscard]] std::int64_t weight_bytes() const { return policy::weight_bytes(shape); }
-  [[nodiscard]] std::int64_t kv_bytes() const { return policy::kv_bytes_per_token(shape); }
+  [[nodiscard]] std::int64_t weight_bytes() const { return sim::weight_bytes(shape); }
+  [[nodiscard]] std::int64_t kv_bytes() const { return sim::kv_bytes_per_token(shape); }
 };
 
 /// One request of a workload.

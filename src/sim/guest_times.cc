@@ -37,7 +37,7 @@ std::vector<Duration> pieces_of(std::span<const Duration> kernels,
 
 }  // namespace
 
-std::vector<Duration> step_kernels(const policy::ModelShape& shape, Duration step) {
+std::vector<Duration> step_kernels(const ModelShape& shape, Duration step) {
   std::vector<Duration> kernels;
   if (step <= Duration{}) {
     return kernels;
@@ -48,7 +48,7 @@ std::vector<Duration> step_kernels(const policy::ModelShape& shape, Duration ste
                                            2 * shape.hidden * shape.intermediate,
                                            shape.hidden * shape.intermediate};
   const std::int64_t head = shape.hidden * shape.vocab;
-  const std::int64_t weights = shape.layers * policy::linear_parameters(shape) + head;
+  const std::int64_t weights = shape.layers * linear_parameters(shape) + head;
   const Duration small = std::min(kSmallKernel, step / (2 * kSmallPerLayer * shape.layers));
   const Duration rest = step - kSmallPerLayer * shape.layers * small;
   const auto share = [&](std::int64_t parameters) {
@@ -89,7 +89,7 @@ GuestTimes guest_times(const GuestPair& pair) {
   const std::int64_t kv_heads = pair.first_positions ? 0 : pair.hot.kv_heads;
   const auto bytes =
       static_cast<double>(offload_bytes(1, pair.hot.heads, kv_heads, pair.hot.head_dim, 2));
-  const auto token = static_cast<double>(policy::kv_bytes_per_token(pair.hot));
+  const auto token = static_cast<double>(kv_bytes_per_token(pair.hot));
   times.hot = {.per_layer_ps = picoseconds(kMessage + stall(Duration{})),
                .stall_ps = picoseconds(stall(std::max(slack, Duration{}))),
                .per_sequence_ps = static_cast<std::int64_t>(bytes / pair.link * 1e12),

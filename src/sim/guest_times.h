@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 #include "sim/simulated_engine.h"
 
 namespace heddle::sim {
@@ -13,12 +13,12 @@ namespace heddle::sim {
 /// Kernels of one decode step that takes `step` of the GPU: of each layer four products and the
 /// small ones between them, then the head. The products share the time by the bytes of their
 /// weights, which is what bounds them in decode. Empty where `step` is zero.
-[[nodiscard]] std::vector<Duration> step_kernels(const policy::ModelShape& shape, Duration step);
+[[nodiscard]] std::vector<Duration> step_kernels(const ModelShape& shape, Duration step);
 
 /// What guests meet on their host (WEAVER, section 4.2). heddle's guests are first positions that
 /// moved: new keys and values stay at home, and the host serves them without polls and pieces.
 struct GuestPair {
-  const policy::ModelShape& hot;
+  const ModelShape& hot;
   Duration hot_step{};          ///< One iteration of the hot engine.
   Duration home{};              ///< K: attention at home, one layer.
   Duration away{};              ///< N: attention over the guests and the transfer, one layer.

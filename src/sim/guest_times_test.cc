@@ -12,12 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-policy::ModelShape llama() {
+ModelShape llama() {
   return test_models(1)[0].shape;
 }
 
 /// A hot iteration of 30 ms with as much attention away as at home.
-GuestPair even_pair(const policy::ModelShape& shape) {
+GuestPair even_pair(const ModelShape& shape) {
   return {
       .hot = shape, .hot_step = 30ms, .home = 200us, .away = 200us, .link = 250e9, .poll = 4700ns};
 }
@@ -33,7 +33,7 @@ TEST(StepKernels, AddUpToTheStepAndTheHeadIsTheLongest) {
 }
 
 TEST(GuestTimes, NobodyWaitsOnADeviceWhereNoModelRuns) {
-  const policy::ModelShape shape = llama();
+  const ModelShape shape = llama();
   const GuestTimes times = guest_times(even_pair(shape));
   EXPECT_EQ(times.hot.per_layer_ps, 2'000'000) << "the message";
   EXPECT_EQ(times.hot.stall_ps, 0);
@@ -41,7 +41,7 @@ TEST(GuestTimes, NobodyWaitsOnADeviceWhereNoModelRuns) {
 }
 
 TEST(GuestTimes, GuestsWaitForTheKernelThatRuns) {
-  const policy::ModelShape shape = llama();
+  const ModelShape shape = llama();
   const std::vector<Duration> kernels = step_kernels(shape, 13ms);
   GuestPair pair = even_pair(shape);
   pair.kernels = kernels;
@@ -53,7 +53,7 @@ TEST(GuestTimes, GuestsWaitForTheKernelThatRuns) {
 }
 
 TEST(GuestTimes, SlackHidesTheWait) {
-  const policy::ModelShape shape = llama();
+  const ModelShape shape = llama();
   const std::vector<Duration> kernels = step_kernels(shape, 13ms);
   GuestPair pair = even_pair(shape);
   pair.kernels = kernels;
@@ -66,7 +66,7 @@ TEST(GuestTimes, SlackHidesTheWait) {
 }
 
 TEST(GuestTimes, SplitKernelsLetGuestsWaitLessAtTheHostsCost) {
-  const policy::ModelShape shape = llama();
+  const ModelShape shape = llama();
   const std::vector<Duration> kernels = step_kernels(shape, 13ms);
   GuestPair pair = even_pair(shape);
   pair.kernels = kernels;
@@ -80,7 +80,7 @@ TEST(GuestTimes, SplitKernelsLetGuestsWaitLessAtTheHostsCost) {
 }
 
 TEST(GuestTimes, FirstPositionsNeedNoPollsAndLeaveNewKeysAtHome) {
-  const policy::ModelShape shape = llama();
+  const ModelShape shape = llama();
   const std::vector<Duration> kernels = step_kernels(shape, 13ms);
   GuestPair pair = even_pair(shape);
   pair.kernels = kernels;

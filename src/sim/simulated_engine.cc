@@ -345,7 +345,7 @@ void SimulatedEngine::time_run() {
   }
   double scale = scale_;
   if (options_.mps_percent < 100 && !prefilling_) {
-    scale *= policy::mps_slowdown(policy::Phase::kDecode, rows, options_.mps_percent);
+    scale *= mps_slowdown(Phase::kDecode, rows, options_.mps_percent);
   }
   const std::int64_t work = model_->base_ps(tokens, rows) + chunks_ps;
   const std::int64_t home =

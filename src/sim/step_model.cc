@@ -25,33 +25,31 @@ std::int64_t recall(std::vector<std::int64_t>& memory, std::int64_t index, Compu
 
 }  // namespace
 
-StepModel::StepModel(const policy::ModelShape& model,
-                     const policy::GpuProfile& gpu,
+StepModel::StepModel(const ModelShape& model,
+                     const GpuProfile& gpu,
                      std::int64_t tp,
-                     const policy::EngineProfile& engine)
+                     const EngineProfile& engine)
     : model_(model), gpu_(gpu), tp_(tp), engine_(engine) {
   decode_ps_ = picoseconds(gpu.decode_overhead * static_cast<double>(model.layers));
-  context_ps_ =
-      std::max<std::int64_t>(1, picoseconds(policy::context_token_seconds(model, gpu, tp)));
+  context_ps_ = std::max<std::int64_t>(1, picoseconds(context_token_seconds(model, gpu, tp)));
   launch_ps_ = picoseconds(engine.launch_per_layer * static_cast<double>(model.layers));
   fixed_ps_ = picoseconds(engine.fixed);
 }
 
 std::int64_t StepModel::base_ps(std::int64_t tokens, std::int64_t rows) const {
   const std::int64_t layers = recall(layers_ps_, tokens, [&] {
-    const policy::StepTime time = policy::gpu_time(model_, gpu_, tp_, {.tokens = tokens});
+    const StepTime time = gpu_time(model_, gpu_, tp_, {.tokens = tokens});
     return picoseconds(time.linear + time.pointwise + time.all_reduce);
   });
   return layers + recall(head_ps_, rows, [&] {
-           return picoseconds(
-               policy::gpu_time(model_, gpu_, tp_, {.tokens = 1, .rows = rows}).head);
+           return picoseconds(gpu_time(model_, gpu_, tp_, {.tokens = 1, .rows = rows}).head);
          });
 }
 
-std::int64_t StepModel::chunk_ps(const policy::PrefillChunk& chunk) const {
+std::int64_t StepModel::chunk_ps(const PrefillChunk& chunk) const {
   const std::array chunks{chunk};
   return picoseconds(
-      policy::gpu_time(model_, gpu_, tp_, {.tokens = chunk.tokens, .chunks = chunks}).attention);
+      gpu_time(model_, gpu_, tp_, {.tokens = chunk.tokens, .chunks = chunks}).attention);
 }
 
 Duration StepModel::between_steps(std::int64_t batch) const {

@@ -5,7 +5,7 @@
 
 #include "base/time.h"
 #include "policy/batching.h"
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 
 namespace heddle::sim {
 
@@ -13,10 +13,10 @@ namespace heddle::sim {
 /// remembered: the performance model made cheap enough to be asked at every event.
 class StepModel {
  public:
-  StepModel(const policy::ModelShape& model,
-            const policy::GpuProfile& gpu,
+  StepModel(const ModelShape& model,
+            const GpuProfile& gpu,
             std::int64_t tp,
-            const policy::EngineProfile& engine);
+            const EngineProfile& engine);
 
   /// GPU time of all layers' linear parts for `tokens`, and of the head for `rows`.
   [[nodiscard]] std::int64_t base_ps(std::int64_t tokens, std::int64_t rows) const;
@@ -25,7 +25,7 @@ class StepModel {
   /// Added for each token of context that decoding reads.
   [[nodiscard]] std::int64_t context_ps() const { return context_ps_; }
   /// Added for a chunk of a prompt.
-  [[nodiscard]] std::int64_t chunk_ps(const policy::PrefillChunk& chunk) const;
+  [[nodiscard]] std::int64_t chunk_ps(const PrefillChunk& chunk) const;
   /// Least time of a step, however little the GPU has to do.
   [[nodiscard]] std::int64_t launch_ps() const { return launch_ps_; }
   /// Added to the GPU time of a step.
@@ -35,14 +35,14 @@ class StepModel {
 
   /// The same for the batcher: linear in tokens and context.
   [[nodiscard]] policy::StepCost step_cost(std::int64_t chunk_tokens) const;
-  [[nodiscard]] const policy::ModelShape& model() const { return model_; }
+  [[nodiscard]] const ModelShape& model() const { return model_; }
   [[nodiscard]] std::int64_t tp() const { return tp_; }
 
  private:
-  policy::ModelShape model_;
-  policy::GpuProfile gpu_;
+  ModelShape model_;
+  GpuProfile gpu_;
   std::int64_t tp_;
-  policy::EngineProfile engine_;
+  EngineProfile engine_;
   std::int64_t decode_ps_ = 0;
   std::int64_t context_ps_ = 0;
   std::int64_t launch_ps_ = 0;

@@ -1,22 +1,22 @@
 #pragma once
 
-#include "policy/perf_model.h"
 #include "sim/cluster.h"
+#include "sim/perf_model.h"
 
 namespace heddle::sim {
 
 /// Dimensions of Llama 3 8B.
-inline policy::ModelShape test_llama_8b() {
+inline ModelShape test_llama_8b() {
   return {4096, 14336, 32, 32, 8, 128, 128256, false};
 }
 
 /// Dimensions of Llama 3.2 1B.
-inline policy::ModelShape test_llama_1b() {
+inline ModelShape test_llama_1b() {
   return {2048, 8192, 16, 32, 8, 64, 128256, true};
 }
 
 /// An H100 with 80 GB.
-inline policy::GpuProfile test_h100() {
+inline GpuProfile test_h100() {
   return {.name = "H100-80G",
           .flops = 989.5e12,
           .bandwidth = 3.35e12,

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 23> kReasonNames{
 
 /// What StepModel depends on, for telling equal models apart from others.
 std::array<std::int64_t, 13> step_key(const ModelSpec& model) {
-  const policy::ModelShape& shape = model.shape;
+  const ModelShape& shape = model.shape;
   const auto nanos = [](double seconds) { return static_cast<std::int64_t>(seconds * 1e12); };
   return {shape.hidden,
           shape.intermediate,

@@ -65,7 +65,7 @@ void World::time_guests(Replica& hot) {
     return;
   }
   const Gpu& host = gpus_[hot.guest_host->value()];
-  const policy::ModelShape& shape = model(hot.model).shape;
+  const ModelShape& shape = model(hot.model).shape;
   const StepModel& home = step_model(hot.model, gpus_[hot.gpus[0].value()].host);
   const StepModel& away = step_model(hot.model, host.host);
   hot.engine->settle(now_);

@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from tidy import calls, citations, classes, coroutines, files, functions, layers, prose, tables, words  # noqa: E402
+from tidy import calls, citations, classes, coroutines, files, functions, layers, live, prose, tables, words  # noqa: E402
 from tidy.sources import Tree, strip_comments  # noqa: E402
 
 
@@ -148,6 +148,23 @@ def test_permissions_that_nobody_needs_are_found(checkout):
 def test_a_circle_of_layers_is_found(checkout):
     tree = checkout({"src/a/x.h": '#include "b/y.h"\n', "src/b/y.h": '#include "a/x.h"\n', "src/c/z.h": ""})
     assert said(layers, tree, LAYERS={"a": ["b"], "b": ["a"], "c": []}) == ["tools/tidy/tables.py:1: LAYERS has a circle among a, b"]
+
+
+# Policies that serve
+
+def test_a_policy_that_only_simulations_ask_is_found(checkout):
+    asked = '#include "policy/x.h"\n'
+    tree = checkout({"src/policy/x.h": "", "src/policy/x_test.cc": asked, "src/sim/planes/a.cc": asked, "src/lab/b.h": asked,
+                     "src/cli/plan.cc": asked, "src/core/x_test.cc": asked, "src/core/test_setup.h": asked, "bench/c.cc": asked})
+    assert said(live, tree) == ["src/policy/x.h:1: no code that serves includes it; what only simulations or experiments ask lies beside them"]
+
+
+def test_a_policy_is_reached_by_way_of_others(checkout):
+    tree = checkout({"src/core/manager/state.h": '#include "policy/x.h"\n', "src/policy/x.h": '#include "policy/y.h"\n', "src/policy/y.h": "",
+                     "src/policy/y.cc": '#include "policy/y.h"\n#include "policy/z.h"\n', "src/policy/z.h": ""})
+    assert said(live, tree) == []
+    unasked = checkout({"src/policy/v.h": '#include "policy/w.h"\n', "src/policy/w.h": ""})
+    assert [found.split(":")[0] for found in said(live, unasked)] == ["src/policy/v.h", "src/policy/w.h"]
 
 
 # Public methods

@@ -1,5 +1,5 @@
 // How near to the best two planners come, on random instances that are small enough to try all
-// ways: policy/device_queue (Moore-Hodgson) and policy/kv_placement (KVPR). Prints one JSON object.
+// ways: policy/device_queue (Moore-Hodgson) and sim/planes/kv_plan (KVPR). Prints one JSON object.
 //
 //   policy_optimality [SEED]
 //
@@ -20,7 +20,7 @@
 
 #include "base/rng.h"
 #include "policy/device_queue.h"
-#include "policy/kv_placement.h"
+#include "sim/planes/kv_plan.h"
 
 namespace {
 
@@ -186,9 +186,9 @@ std::optional<double> best_pressure(const Instance& instance) {
 }
 
 std::string placement_report(Rng& rng, std::size_t models, std::size_t gpus, int instances) {
-  constexpr std::array kPlanners{std::pair{"paper", policy::KvPlanner::kPaper},
-                                 std::pair{"greedy", policy::KvPlanner::kGreedy},
-                                 std::pair{"threshold", policy::KvPlanner::kThreshold}};
+  constexpr std::array kPlanners{std::pair{"paper", sim::KvPlanner::kPaper},
+                                 std::pair{"greedy", sim::KvPlanner::kGreedy},
+                                 std::pair{"threshold", sim::KvPlanner::kThreshold}};
   std::map<std::string, std::vector<double>> ratios;
   for (int i = 0; i < instances; ++i) {
     const Instance instance = random_instance(rng, models, gpus);
@@ -201,8 +201,8 @@ std::string placement_report(Rng& rng, std::size_t models, std::size_t gpus, int
       continue;
     }
     for (const auto& [name, planner] : kPlanners) {
-      const policy::KvPlan plan =
-          policy::plan_kv_placement(instance.models, instance.devices, {.planner = planner});
+      const sim::KvPlan plan =
+          sim::plan_kv_placement(instance.models, instance.devices, {.planner = planner});
       if (plan.unplaced.empty()) {
         ratios[name].push_back(plan.max_pressure / *best);
       }

@@ -4,10 +4,10 @@ import argparse
 import pathlib
 import sys
 
-from tidy import calls, citations, classes, coroutines, files, functions, layers, prose, tables, words
+from tidy import calls, citations, classes, coroutines, files, functions, layers, live, prose, tables, words
 from tidy.sources import Tree
 
-RULES = (files, layers, coroutines, functions, classes, calls, citations, prose, words)
+RULES = (files, layers, live, coroutines, functions, classes, calls, citations, prose, words)
 
 
 def findings(tree: Tree):

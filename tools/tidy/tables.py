@@ -44,10 +44,12 @@ LAYERS = {
     "worker": ["rpc", "core", "engine", "weave", "ops", "store", "collective", "memory", "device", "text", "policy", "spec"],
     "twin": ["sim", "core", "ledger", "memory", "device", "policy"],
     "lab": ["net", "gateway", "manager", "host", "agent", "external", "worker", "engine", "ops", "collective", "twin", "bench", "sim", "store",
-            "core", "policy", "memory", "ledger", "device", "config", "spec", "http"],
+            "core", "memory", "ledger", "device", "config", "spec", "http"],
     "cli": ["node", "net", "gateway", "solo", "host", "worker", "lab", "bench", "sim", "policy", "config", "spec", "api", "store",
             "fetch", "sandbox", "http"],
 }
+# Folders of src/ that do not serve requests: what they alone ask is no policy of the system. `cli` starts what serves.
+NOT_SERVING = {"bench", "cli", "lab", "sim", "twin"}
 # Folders of src/ whose files do not call each other in a circle: `tools/tidy.py --calls src/FOLDER` shows the graph.
 ACYCLIC = {"core/manager", "gateway", "ledger", "policy", "serving", "store", "worker"}
 # Classes with more than PUBLIC_METHODS_MAX public methods, constructors and operators apart, and how many each has.

@@ -9,7 +9,7 @@
 #include "core/manager/pages.h"
 #include "core/manager/shortages.h"
 #include "policy/autoscale.h"
-#include "policy/kv_placement.h"
+#include "policy/kv_pressure.h"
 #include "policy/value.h"
 
 namespace heddle::core::manager {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "policy/consolidation.h"
-#include "policy/kv_placement.h"
 #include "policy/prewarm.h"
+#include "sim/planes/kv_plan.h"
 
 namespace heddle::sim {
 namespace {
@@ -42,7 +42,7 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
     const Instant now = world.now();
     models_.push_back({.demand = policy::DemandMeter(now, calendar_, kDaysKept)});
     if (world.model(ModelId(i)).external) {
-      models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kExternal);
+      models_.back().model_class = ClassKeeper(ModelClass::kExternal);
     }
   }
   gpu_queues_.resize(world.gpus().size());
@@ -75,10 +75,9 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   // Nothing is known of anybody's load, so that equal work on every GPU is the best guess: a step
   // reads the weights. Bin packing would put all that is small on one GPU, where they slow each
   // other; only where GPUs are too few for an even spread does it place more.
-  const policy::KvPlan even =
-      policy::plan_kv_placement(models, devices, {.planner = policy::KvPlanner::kGreedy});
-  const policy::KvPlan packed = policy::plan_kv_placement(models, devices, {});
-  const policy::KvPlan& best = packed.unplaced.size() < even.unplaced.size() ? packed : even;
+  const KvPlan even = plan_kv_placement(models, devices, {.planner = KvPlanner::kGreedy});
+  const KvPlan packed = plan_kv_placement(models, devices, {});
+  const KvPlan& best = packed.unplaced.size() < even.unplaced.size() ? packed : even;
   for (const policy::KvHome& home : best.homes) {
     actions.start(load_spec(world, home.model, home.devices), Reason::kPressure);
     active_.insert(home.model);
@@ -182,14 +181,14 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
   const LiveRequest& request = world.request(waiting_.front(model));
   const ModelSpec& spec = world.model(model);
   const Options options = options_for(world, model);
-  const policy::PlanChoice choice =
-      policy::choose_plan(options.plans,
-                          {.ttft_left = request.arrival + spec.slo_ttft - world.now(),
-                           .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
-                           .model_class = models_[model.value()].model_class.present(),
-                           .parts = spec.tp,
-                           .value_price = kValuePrice,
-                           .waiting = static_cast<std::int64_t>(waiting_.size(model))});
+  const PlanChoice choice =
+      choose_plan(options.plans,
+                  {.ttft_left = request.arrival + spec.slo_ttft - world.now(),
+                   .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
+                   .model_class = models_[model.value()].model_class.present(),
+                   .parts = spec.tp,
+                   .value_price = kValuePrice,
+                   .waiting = static_cast<std::int64_t>(waiting_.size(model))});
   return choice.plan && carry_out(world,
                                   actions,
                                   model,
@@ -201,7 +200,7 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
 bool HeddlePlane::carry_out(const World& world,
                             Actions& actions,
                             ModelId model,
-                            const policy::Plan& plan,
+                            const Plan& plan,
                             const PlannedAction& planned) {
   if (planned.kind == PlannedAction::Kind::kQueue) {
     const GpuId gpu = world.replica(planned.replica)->gpus[0];
@@ -327,22 +326,22 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
     return;
   }
   const std::vector<HostId> hosts = candidate_hosts(world, model);
-  const policy::Launch launch =
-      policy::choose_launch(map_of(world, hosts),
-                            {.model = model,
-                             .devices = world.model(model).tp,
-                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
-                                      world.kv_pages(model, kLeastKvTokens)},
-                            policy::LaunchVariant::kLeastLost);
-  const bool hit = launch.outcome == policy::LaunchOutcome::kHit;
-  if (launch.outcome == policy::LaunchOutcome::kWait ||
+  const Launch launch =
+      choose_launch(map_of(world, hosts),
+                    {.model = model,
+                     .devices = world.model(model).tp,
+                     .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                              world.kv_pages(model, kLeastKvTokens)},
+                    LaunchVariant::kLeastLost);
+  const bool hit = launch.outcome == LaunchOutcome::kHit;
+  if (launch.outcome == LaunchOutcome::kWait ||
       (hit && world.replica(launch.replica)->state != ReplicaPhase::kWarm)) {
     return;
   }
   PlannedAction planned{
       .kind = PlannedAction::Kind::kStart, .replica = launch.replica, .dies = launch.dies};
   planned.reason = hit ? Reason::kHit : Reason::kScaleUp;
-  if (launch.outcome == policy::LaunchOutcome::kMiss) {
+  if (launch.outcome == LaunchOutcome::kMiss) {
     planned.spec = load_spec(world, model, launch.devices);
   } else {
     planned.kind = hit ? PlannedAction::Kind::kServe : PlannedAction::Kind::kAttach;

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "policy/autoscale.h"
-#include "policy/classes.h"
 #include "policy/cold_start.h"
 #include "policy/demand.h"
 #include "policy/diff.h"
-#include "policy/kv_placement.h"
-#include "policy/launch.h"
+#include "policy/kv_pressure.h"
 #include "policy/nic.h"
-#include "policy/planner.h"
+#include "sim/planes/classes.h"
 #include "sim/planes/gpu_queues.h"
+#include "sim/planes/launch.h"
+#include "sim/planes/planner.h"
 #include "sim/planes/weaving.h"
 
 namespace heddle::sim {
@@ -41,7 +41,7 @@ class HeddlePlane final : public ControlPlane {
  private:
   struct PerModel {
     policy::DemandMeter demand;
-    policy::ClassKeeper model_class{policy::ModelClass::kCold};
+    ClassKeeper model_class{ModelClass::kCold};
     std::set<HostId> images{};  ///< Servers that were given its weights.
   };
   /// What a plan would do.
@@ -54,7 +54,7 @@ class HeddlePlane final : public ControlPlane {
     Reason reason{};
   };
   struct Options {
-    std::vector<policy::Plan> plans{};
+    std::vector<Plan> plans{};
     std::vector<PlannedAction> planned_actions{};
   };
 
@@ -66,7 +66,7 @@ class HeddlePlane final : public ControlPlane {
   bool carry_out(const World& world,
                  Actions& actions,
                  ModelId model,
-                 const policy::Plan& plan,
+                 const Plan& plan,
                  const PlannedAction& planned);
   void consolidate(const World& world, Actions& actions, ReplicaId id);
   void end_fetches(ReplicaId id);
@@ -90,23 +90,23 @@ class HeddlePlane final : public ControlPlane {
   void propose_queue(const World& world, const LiveRequest& request, Options& options);
   void propose_resident(const World& world,
                         const LiveRequest& request,
-                        const policy::StartTerms& terms,
+                        const StartTerms& terms,
                         Options& options);
   void propose_launch(const World& world,
                       const LiveRequest& request,
                       std::span<const HostId> hosts,
-                      const policy::StartTerms& terms,
+                      const StartTerms& terms,
                       Options& options);
   void propose_activation(const World& world,
                           const LiveRequest& request,
                           std::span<const HostId> hosts,
-                          const policy::StartTerms& terms,
+                          const StartTerms& terms,
                           Options& options);
   void propose_activation_on(const World& world,
                              const LiveRequest& request,
                              const std::vector<GpuId>& gpus,
                              std::int64_t need,
-                             const policy::StartTerms& terms,
+                             const StartTerms& terms,
                              Options& options);
   [[nodiscard]] std::optional<policy::KvDevice> pool_device(const World& world,
                                                             GpuId id,
@@ -115,20 +115,20 @@ class HeddlePlane final : public ControlPlane {
   void propose_swap_in(const World& world,
                        const LiveRequest& request,
                        std::span<const HostId> hosts,
-                       const policy::StartTerms& terms,
+                       const StartTerms& terms,
                        Options& options);
   [[nodiscard]] static Duration swap_in_time(const World& world, ModelId model, GpuId gpu);
   void propose_pipeline(const World& world,
                         const LiveRequest& request,
                         std::span<const HostId> hosts,
-                        const policy::StartTerms& terms,
+                        const StartTerms& terms,
                         Options& options);
   [[nodiscard]] std::optional<policy::StartDevice> start_device(const World& world,
                                                                 ModelId model,
                                                                 GpuId id) const;
   [[nodiscard]] std::vector<HostId> candidate_hosts(const World& world, ModelId model);
   [[nodiscard]] static std::vector<HostId> all_hosts(const World& world, ModelId model);
-  [[nodiscard]] policy::StartTerms terms_for(const World& world, const LiveRequest& request);
+  [[nodiscard]] StartTerms terms_for(const World& world, const LiveRequest& request);
   [[nodiscard]] policy::StartModel start_model(const World& world, const LiveRequest& request);
   [[nodiscard]] policy::ReplicaMap map_of(const World& world, std::span<const HostId> hosts) const;
   [[nodiscard]] std::optional<std::vector<ReplicaId>> victims_on(const World& world,

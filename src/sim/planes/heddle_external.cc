@@ -27,7 +27,7 @@ Duration HeddlePlane::swap_in_time(const World& world, ModelId model, GpuId gpu)
 void HeddlePlane::propose_swap_in(const World& world,
                                   const LiveRequest& request,
                                   std::span<const HostId> hosts,
-                                  const policy::StartTerms& terms,
+                                  const StartTerms& terms,
                                   Options& options) {
   const ModelId model = request.model;
   const std::int64_t pool = pool_pages(world, model);
@@ -68,7 +68,7 @@ void HeddlePlane::propose_swap_in(const World& world,
   const Duration ready =
       unmapping(world, dies) + spec.before + spec.after +
       (suspended ? Duration{} : load_time(world, model, best[0], /*cached=*/false));
-  options.plans.push_back(policy::swap_in_plan(best, ready, lost_by(world, dies), terms));
+  options.plans.push_back(swap_in_plan(best, ready, lost_by(world, dies), terms));
   options.planned_actions.push_back({.kind = PlannedAction::Kind::kStart,
                                      .spec = std::move(spec),
                                      .dies = dies,

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "policy/kv_moves.h"
 #include "sim/planes/heddle.h"
+#include "sim/planes/kv_plan.h"
 
 namespace heddle::sim {
 namespace {
@@ -59,7 +59,7 @@ std::vector<HostId> HeddlePlane::candidate_hosts(const World& world, ModelId mod
   return {hosts.begin(), hosts.end()};
 }
 
-policy::StartTerms HeddlePlane::terms_for(const World& world, const LiveRequest& request) {
+StartTerms HeddlePlane::terms_for(const World& world, const LiveRequest& request) {
   const ModelSpec& spec = world.model(request.model);
   const StepModel& step = world.step_model(request.model, HostId(0));
   const std::int64_t kv = world.kv_pages(request.model, kLeastKvTokens) * world.page_bytes();
@@ -92,7 +92,7 @@ StartSpec HeddlePlane::load_spec(const World& world, ModelId model, std::vector<
 void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, Options& options) {
   const std::int64_t batch = world.model(request.model).max_sequences;
   const double service = models_[request.model.value()].demand.mean_service();
-  std::optional<policy::Plan> best;
+  std::optional<Plan> best;
   PlannedAction planned{.kind = PlannedAction::Kind::kQueue, .reason = Reason::kRunning};
   for (const ReplicaId id : world.replicas_of(request.model)) {
     const Replica& replica = *world.replica(id);
@@ -102,11 +102,11 @@ void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, 
     const auto load = static_cast<std::int64_t>(replica.load()) + gpu_queues_.queued(id);
     const double turns = static_cast<double>(std::max<std::int64_t>(0, load + 1 - batch)) /
                          static_cast<double>(batch);
-    policy::Plan plan = policy::queue_plan({.devices = replica.gpus,
-                                            .ttft = gpu_queues_.backlog(world, replica.gpus[0]) +
-                                                    prefill_time(world, request, replica.gpus[0]) +
-                                                    from_seconds(turns * service),
-                                            .tpot = replica.engine->step()});
+    Plan plan = queue_plan({.devices = replica.gpus,
+                            .ttft = gpu_queues_.backlog(world, replica.gpus[0]) +
+                                    prefill_time(world, request, replica.gpus[0]) +
+                                    from_seconds(turns * service),
+                            .tpot = replica.engine->step()});
     if (!best || plan.ttft < best->ttft) {
       best = std::move(plan);
       planned.replica = id;
@@ -121,7 +121,7 @@ void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, 
 /// Replicas that are loaded, or on their way, in the pool.
 void HeddlePlane::propose_resident(const World& world,
                                    const LiveRequest& request,
-                                   const policy::StartTerms& terms,
+                                   const StartTerms& terms,
                                    Options& options) {
   for (const ReplicaId id : world.replicas_of(request.model)) {
     const Replica& replica = *world.replica(id);
@@ -130,15 +130,15 @@ void HeddlePlane::propose_resident(const World& world,
         replica.state == ReplicaPhase::kLoading && !replica.spec.serve && !replica.attached;
     if (replica.state == ReplicaPhase::kWarm &&
         world.free_pages(replica.gpus[0]) >= world.overhead_pages(request.model)) {
-      policy::Plan plan = policy::activation_plan(replica.gpus, attach, 0, terms);
-      plan.mechanism = policy::Mechanism::kHit;
+      Plan plan = activation_plan(replica.gpus, attach, 0, terms);
+      plan.mechanism = Mechanism::kHit;
       options.plans.push_back(std::move(plan));
       options.planned_actions.push_back(
           {.kind = PlannedAction::Kind::kServe, .replica = id, .reason = Reason::kHit});
     } else if (loads) {
-      policy::Plan plan = policy::activation_plan(
+      Plan plan = activation_plan(
           replica.gpus, attach + load_time(world, request.model, replica.gpus[0], true), 0, terms);
-      plan.mechanism = policy::Mechanism::kAttach;
+      plan.mechanism = Mechanism::kAttach;
       options.plans.push_back(std::move(plan));
       options.planned_actions.push_back(
           {.kind = PlannedAction::Kind::kAttach, .replica = id, .reason = Reason::kAttach});
@@ -198,17 +198,17 @@ policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostI
 void HeddlePlane::propose_launch(const World& world,
                                  const LiveRequest& request,
                                  std::span<const HostId> hosts,
-                                 const policy::StartTerms& terms,
+                                 const StartTerms& terms,
                                  Options& options) {
   const ModelId model = request.model;
-  const policy::Launch launch =
-      policy::choose_launch(map_of(world, hosts),
-                            {.model = model,
-                             .devices = world.model(model).tp,
-                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
-                                      world.kv_pages(model, kLeastKvTokens)},
-                            policy::LaunchVariant::kLeastLost);
-  if (launch.outcome == policy::LaunchOutcome::kWait) {
+  const Launch launch =
+      choose_launch(map_of(world, hosts),
+                    {.model = model,
+                     .devices = world.model(model).tp,
+                     .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                              world.kv_pages(model, kLeastKvTokens)},
+                    LaunchVariant::kLeastLost);
+  if (launch.outcome == LaunchOutcome::kWait) {
     return;
   }
   const GpuId gpu = launch.devices[0];
@@ -217,14 +217,14 @@ void HeddlePlane::propose_launch(const World& world,
   const Duration load = load_time(world, model, gpu, cached) + unmapping(world, launch.dies);
   PlannedAction planned{.replica = launch.replica, .dies = launch.dies};
   switch (launch.outcome) {
-    case policy::LaunchOutcome::kHit:
+    case LaunchOutcome::kHit:
       if (world.replica(launch.replica)->state != ReplicaPhase::kWarm) {
         return;  // An idle instance, which takes requests as it is.
       }
       planned.kind = PlannedAction::Kind::kServe;
       planned.reason = Reason::kHit;
       break;
-    case policy::LaunchOutcome::kAttach:
+    case LaunchOutcome::kAttach:
       planned.kind = PlannedAction::Kind::kAttach;
       planned.reason = Reason::kAttach;
       break;
@@ -233,8 +233,8 @@ void HeddlePlane::propose_launch(const World& world,
       planned.reason = Reason::kMiss;
       planned.spec = load_spec(world, model, launch.devices);
   }
-  const auto plan = policy::launch_plan(
-      launch, {.hit = attach, .attach = attach + load, .load = attach + load}, terms);
+  const auto plan =
+      launch_plan(launch, {.hit = attach, .attach = attach + load, .load = attach + load}, terms);
   if (plan) {
     options.plans.push_back(*plan);
     options.planned_actions.push_back(std::move(planned));
@@ -252,7 +252,7 @@ double HeddlePlane::demand(const World& world, ModelId model) const {
 void HeddlePlane::propose_activation(const World& world,
                                      const LiveRequest& request,
                                      std::span<const HostId> hosts,
-                                     const policy::StartTerms& terms,
+                                     const StartTerms& terms,
                                      Options& options) {
   const std::int64_t need = world.weight_pages(request.model) +
                             world.overhead_pages(request.model) +
@@ -296,11 +296,11 @@ void HeddlePlane::propose_activation(const World& world,
   }
   std::set<std::vector<GpuId>> proposed;
   const auto propose = [&](const std::vector<policy::KvDevice>& devices) {
-    const auto home = policy::choose_kv_home({.model = request.model,
-                                              .demand = demand(world, request.model),
-                                              .bytes = need * tp * world.page_bytes(),
-                                              .parts = tp},
-                                             devices);
+    const auto home = choose_kv_home({.model = request.model,
+                                      .demand = demand(world, request.model),
+                                      .bytes = need * tp * world.page_bytes(),
+                                      .parts = tp},
+                                     devices);
     if (home && proposed.insert(*home).second) {
       propose_activation_on(world, request, *home, need, terms, options);
     }
@@ -341,7 +341,7 @@ void HeddlePlane::propose_activation_on(const World& world,
                                         const LiveRequest& request,
                                         const std::vector<GpuId>& gpus,
                                         std::int64_t need,
-                                        const policy::StartTerms& terms,
+                                        const StartTerms& terms,
                                         Options& options) {
   std::set<ReplicaId> dies;
   Duration shared{};
@@ -357,7 +357,7 @@ void HeddlePlane::propose_activation_on(const World& world,
   const Duration ready =
       std::max(planned.spec.beside, load_time(world, request.model, gpus[0], true)) +
       from_seconds(world.host_spec(gpus[0]).startup.attach);
-  policy::Plan plan = policy::activation_plan(gpus, ready, lost_by(world, planned.dies), terms);
+  Plan plan = activation_plan(gpus, ready, lost_by(world, planned.dies), terms);
   plan.tpot += shared;
   options.plans.push_back(std::move(plan));
   options.planned_actions.push_back(std::move(planned));
@@ -366,7 +366,7 @@ void HeddlePlane::propose_activation_on(const World& world,
 policy::StartModel HeddlePlane::start_model(const World& world, const LiveRequest& request) {
   const ModelSpec& spec = world.model(request.model);
   const StartupProfile& costs = world.host_spec(HostId(0)).startup;
-  const policy::StartTerms terms = terms_for(world, request);
+  const StartTerms terms = terms_for(world, request);
   policy::StartModel view{.bytes = spec.weight_bytes(),
                           .kv_per_token = spec.kv_bytes(),
                           .prompt_tokens = request.prompt,
@@ -419,7 +419,7 @@ std::optional<policy::StartDevice> HeddlePlane::start_device(const World& world,
 void HeddlePlane::propose_pipeline(const World& world,
                                    const LiveRequest& request,
                                    std::span<const HostId> hosts,
-                                   const policy::StartTerms& terms,
+                                   const StartTerms& terms,
                                    Options& options) {
   std::vector<policy::StartHost> servers;
   std::vector<policy::StartDevice> devices;
@@ -466,7 +466,7 @@ void HeddlePlane::propose_pipeline(const World& world,
   planned.spec.cache_image = start->stages.size() == 1;
   planned.spec.deadline = start->stages[0].fetch_deadline;
   planned.fetches = start->stages;
-  policy::Plan plan = policy::pipeline_plan(*start, terms);
+  Plan plan = pipeline_plan(*start, terms);
   Duration shared{};
   for (const policy::StartStage& stage : start->stages) {
     shared = std::max(shared, neighbours(world, stage.device));
@@ -488,7 +488,7 @@ HeddlePlane::Options HeddlePlane::options_on(const World& world,
                                              ModelId model,
                                              std::span<const HostId> hosts) {
   const LiveRequest& request = world.request(waiting_.front(model));
-  const policy::StartTerms terms = terms_for(world, request);
+  const StartTerms terms = terms_for(world, request);
   Options options;
   propose_queue(world, request, options);
   if (world.model(model).external) {

@@ -24,7 +24,7 @@ bool HeddlePlane::comes(const Replica& replica) {
 }
 
 bool HeddlePlane::dedicated(ModelId model) const {
-  return policy::runs_dedicated(models_[model.value()].model_class.present());
+  return runs_dedicated(models_[model.value()].model_class.present());
 }
 
 /// An external engine stays for three times as long as it took to come.

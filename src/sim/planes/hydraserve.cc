@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "sim/planes/cold_workers.h"
+
 namespace heddle::sim {
 namespace {
 
@@ -196,12 +198,12 @@ void HydraServePlane::scale(const World& world, Actions& actions, ModelId model)
                   ? static_cast<std::int64_t>(replica->stages.size())
                   : 0;
   }
-  const policy::WorkerPlan plan = policy::choose_workers(
+  const WorkerPlan plan = choose_workers(
       {.queued = static_cast<std::int64_t>(queues_.size(model)),
        .predicted = static_cast<std::int64_t>(arrivals_[model.value()].sum(world.now())),
        .batch = kWorkerBatch,
        .workers = coming},
-      policy::WorkerVariant::kArtifact);
+      WorkerVariant::kArtifact);
   for (std::int64_t group = 0; group < plan.groups; ++group) {
     const std::int64_t each =
         std::min(most_stages_, (plan.workers + plan.groups - 1) / plan.groups);

@@ -34,7 +34,7 @@ double mux_load(const World& world,
   const double decode = seconds(step.base_ps(batch, batch) + step.decode_ps() + step.fixed_ps()) +
                         static_cast<double>(batch) * context * seconds(step.context_ps());
   const double prefill = seconds(step.base_ps(prompt, 1) + step.chunk_ps({.tokens = prompt}));
-  const double slow = policy::mps_slowdown(policy::Phase::kDecode, batch, percent);
+  const double slow = mps_slowdown(Phase::kDecode, batch, percent);
   return demand.requests_per_second *
          (prefill + demand.output_tokens * decode * slow / static_cast<double>(batch));
 }

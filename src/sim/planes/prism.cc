@@ -27,8 +27,8 @@ constexpr std::uint64_t kRetryTag = 1;
 
 PrismPlane::PrismPlane(PlaneInputs inputs, Flags& flags)
     : inputs_(std::move(inputs)),
-      planner_(static_cast<policy::KvPlanner>(
-          std::clamp(static_cast<int>(flags.number("planner", 2)), 0, 2))),
+      planner_(
+          static_cast<KvPlanner>(std::clamp(static_cast<int>(flags.number("planner", 2)), 0, 2))),
       migrate_(flags.on("migrate", true)),
       by_requests_(flags.on("requests", false)),
       gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
@@ -54,10 +54,10 @@ void PrismPlane::begin(const World& world, Actions& actions) {
   }
   for (PerModel& each : models_) {
     const ModelId id(static_cast<std::uint64_t>(&each - models_.data()));
-    each.threshold = policy::idle_threshold({}, activation(world, id));
+    each.threshold = idle_threshold({}, activation(world, id));
   }
   gpu_queues_.resize(world.gpus().size());
-  const policy::KvPlan plan = policy::plan_kv_placement(all, devices(world), {.planner = planner_});
+  const KvPlan plan = plan_kv_placement(all, devices(world), {.planner = planner_});
   for (const policy::KvHome& home : plan.homes) {
     start(world, actions, home.model, home.devices, Reason::kPressure);
   }
@@ -72,8 +72,8 @@ double PrismPlane::demand(const World& world, ModelId model) {
   const ModelSpec& spec = world.model(model);
   const double seconds = to_seconds(kRateSeen);
   if (by_requests_) {
-    return policy::request_demand(each.requests.sum(world.now()) / seconds,
-                                  std::max<Duration>(1ms, spec.slo_ttft));
+    return request_demand(each.requests.sum(world.now()) / seconds,
+                          std::max<Duration>(1ms, spec.slo_ttft));
   }
   return policy::kv_demand(each.tokens.sum(world.now()) / seconds,
                            spec.kv_bytes(),
@@ -141,13 +141,13 @@ ReplicaId PrismPlane::start(
   return actions.start(spec, reason);
 }
 
-std::optional<policy::IdleModel> PrismPlane::idle_view(const World& world, ModelId model) const {
+std::optional<IdleModel> PrismPlane::idle_view(const World& world, ModelId model) const {
   const PerModel& each = models_[model.value()];
   const std::optional<ReplicaId> home = home_of(world, model);
   if (!home || each.in_system > 0 || !world.replica(*home)->serves()) {
     return std::nullopt;
   }
-  return policy::IdleModel{
+  return IdleModel{
       .model = model,
       .bytes = (world.weight_pages(model) + world.overhead_pages(model)) * world.page_bytes(),
       .idle = world.now() - each.idle_since,
@@ -161,7 +161,7 @@ std::optional<policy::IdleModel> PrismPlane::idle_view(const World& world, Model
 bool PrismPlane::make_room(
     const World& world, Actions& actions, GpuId gpu, std::int64_t need_pages, ModelId for_whom) {
   std::int64_t missing = need_pages - world.free_pages(gpu);
-  std::vector<policy::IdleModel> idle;
+  std::vector<IdleModel> idle;
   for (const ReplicaId id : world.gpu(gpu).replicas) {
     const Replica& replica = *world.replica(id);
     const std::int64_t pages = replica.stages[0].weight_pages;
@@ -176,8 +176,7 @@ bool PrismPlane::make_room(
   if (missing <= 0) {
     return true;
   }
-  const auto victims =
-      policy::choose_idle_evictions(idle, missing * world.page_bytes(), policy::IdleOrder::kPaper);
+  const auto victims = choose_idle_evictions(idle, missing * world.page_bytes(), IdleOrder::kPaper);
   if (!victims) {
     return false;
   }
@@ -213,7 +212,7 @@ bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
   policy::KvModel wanted = kv_model(world, model);
   wanted.at.clear();
   wanted.bytes += kv * world.page_bytes() * wanted.parts;
-  const auto home = policy::choose_kv_home(wanted, policy::kv_loads(present, devices));
+  const auto home = choose_kv_home(wanted, policy::kv_loads(present, devices));
   if (!home) {
     return false;
   }
@@ -297,7 +296,7 @@ void PrismPlane::arrived(const World& world, Actions& actions, const Notice& not
       if (each.gaps.size() > kGapsKept) {
         each.gaps.erase(each.gaps.begin());
       }
-      each.threshold = policy::idle_threshold(each.gaps, activation(world, notice.model));
+      each.threshold = idle_threshold(each.gaps, activation(world, notice.model));
     }
   }
   homeless_.push(world, notice.request);
@@ -323,7 +322,7 @@ void PrismPlane::rebalance(const World& world, Actions& actions) {
     }
   }
   const std::vector<policy::KvDevice> devices = this->devices(world);
-  const policy::KvPlan plan = policy::plan_kv_placement(present, devices, {.planner = planner_});
+  const KvPlan plan = plan_kv_placement(present, devices, {.planner = planner_});
   const HostSpec& host = world.host_spec(HostId(0));
   for (const policy::KvMove& move : policy::choose_kv_moves(
            present,

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "policy/autoscale.h"
-#include "policy/kv_moves.h"
 #include "sim/planes/gpu_queues.h"
+#include "sim/planes/idle_evictions.h"
+#include "sim/planes/kv_plan.h"
 
 namespace heddle::sim {
 
@@ -49,13 +50,13 @@ class PrismPlane final : public ControlPlane {
   [[nodiscard]] double demand(const World& world, ModelId model);
   [[nodiscard]] policy::KvModel kv_model(const World& world, ModelId model);
   [[nodiscard]] std::vector<policy::KvDevice> devices(const World& world) const;
-  [[nodiscard]] std::optional<policy::IdleModel> idle_view(const World& world, ModelId model) const;
+  [[nodiscard]] std::optional<IdleModel> idle_view(const World& world, ModelId model) const;
   [[nodiscard]] static Duration activation(const World& world, ModelId model);
   ReplicaId start(
       const World& world, Actions& actions, ModelId model, std::vector<GpuId> gpus, Reason reason);
 
   PlaneInputs inputs_;
-  policy::KvPlanner planner_;
+  KvPlanner planner_;
   bool migrate_;
   bool by_requests_;
   std::vector<PerModel> models_{};

@@ -72,9 +72,9 @@ void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
   reservations_.emplace(capacity, kMarginPercent);
 }
 
-policy::Reservation SwapServePlane::reservation_of(ModelId model) const {
+Reservation SwapServePlane::reservation_of(ModelId model) const {
   const Swappable& engine = engines_[model.value()];
-  policy::Reservation reservation{.id = engine.reservation, .model = model};
+  Reservation reservation{.id = engine.reservation, .model = model};
   for (const GpuId gpu : engine.gpus) {
     reservation.pages.push_back({.device = gpu, .pages = engine.pages});
   }
@@ -95,7 +95,7 @@ void SwapServePlane::ask(const World& world, Actions& actions, ModelId model) {
     return;
   }
   engine.state = State::kAsked;
-  engine.reservation = policy::ReservationId(++asked_);
+  engine.reservation = ReservationId(++asked_);
   asked_by_[engine.reservation] = model;
   reservations_->ask(reservation_of(model));
   step(world, actions);
@@ -103,7 +103,7 @@ void SwapServePlane::ask(const World& world, Actions& actions, ModelId model) {
 
 /// Grants what can be granted, and frees room for who is next.
 void SwapServePlane::step(const World& world, Actions& actions) {
-  for (const policy::ReservationId id : reservations_->grant(world.now())) {
+  for (const ReservationId id : reservations_->grant(world.now())) {
     swap_in(world, actions, asked_by_.at(id));
   }
   make_room(world, actions);
@@ -142,7 +142,7 @@ std::vector<policy::SwapCandidate> SwapServePlane::candidates(const World& world
 }
 
 void SwapServePlane::make_room(const World& world, Actions& actions) {
-  const std::optional<policy::ReservationId> head = reservations_->head();
+  const std::optional<ReservationId> head = reservations_->head();
   if (!head) {
     return;
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "policy/preemption.h"
-#include "policy/reservations.h"
+#include "sim/planes/reservations.h"
 #include "sim/planes/support.h"
 
 namespace heddle::sim {
@@ -37,7 +37,7 @@ class SwapServePlane final : public ControlPlane {
     std::int64_t pages = 0;  ///< On each of its GPUs.
     Duration swap_in{};
     Duration swap_out{};
-    policy::ReservationId reservation{};
+    ReservationId reservation{};
     ReplicaId replica{};
     Instant running_since{};
     Instant last_used{};
@@ -50,7 +50,7 @@ class SwapServePlane final : public ControlPlane {
   void swap_in(const World& world, Actions& actions, ModelId model);
   void make_room(const World& world, Actions& actions);
   void gone(const World& world, Actions& actions, ModelId model);
-  [[nodiscard]] policy::Reservation reservation_of(ModelId model) const;
+  [[nodiscard]] Reservation reservation_of(ModelId model) const;
   [[nodiscard]] std::vector<policy::SwapCandidate> candidates(const World& world) const;
   [[nodiscard]] bool up(const World& world, ModelId model) const;
 
@@ -58,8 +58,8 @@ class SwapServePlane final : public ControlPlane {
   double kv_bytes_;
   RequestQueues queues_{};
   std::vector<Swappable> engines_{};
-  std::optional<policy::Reservations> reservations_{};
-  std::map<policy::ReservationId, ModelId> asked_by_{};
+  std::optional<Reservations> reservations_{};
+  std::map<ReservationId, ModelId> asked_by_{};
   std::uint64_t asked_ = 0;
   Instant look_again_{};  ///< When a timer says that somebody's stay may end; past: none does.
 };

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "policy/reclaim.h"
+#include "sim/planes/reclaim.h"
+#include "sim/planes/routing.h"
 
 namespace heddle::sim {
 namespace {
@@ -112,13 +113,11 @@ std::int64_t WarmServePlane::room_in_grace(const World& world, const Replica& re
   }
   const PoolId pool = ledger::device_pool(replica.gpus[0]);
   const std::int64_t used = world.memory().reserved(replica.kv, pool);
-  const std::int64_t kept =
-      policy::kv_reserve({.kv_pages = grace->second.kv_pages,
-                          .kv_pages_held = grace->second.kv_pages,
-                          .kv_pages_used = used,
-                          .requests = static_cast<std::int64_t>(replica.load()),
-                          .batch = world.model(replica.model).max_sequences},
-                         policy::ReserveVariant::kPaper);
+  const std::int64_t kept = kv_reserve({.kv_pages = grace->second.kv_pages,
+                                        .kv_pages_used = used,
+                                        .requests = static_cast<std::int64_t>(replica.load()),
+                                        .batch = world.model(replica.model).max_sequences},
+                                       ReserveVariant::kPaper);
   std::int64_t free = INT64_MAX;
   for (const GpuId gpu : replica.gpus) {
     free = std::min(free, world.free_pages(gpu));
@@ -198,18 +197,17 @@ StartSpec WarmServePlane::load_spec(const World& world,
 }
 
 bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model, Reason reason) {
-  const policy::LaunchVariant variant =
-      forecasting_ ? policy::LaunchVariant::kLeastLost : policy::LaunchVariant::kFirst;
+  const LaunchVariant variant = forecasting_ ? LaunchVariant::kLeastLost : LaunchVariant::kFirst;
   const std::vector<HostId> candidates = room_.near(world, model, kHosts);
-  const policy::Launch launch =
-      policy::choose_launch(map_of(world, candidates),
-                            {.model = model,
-                             .devices = world.model(model).tp,
-                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
-                                      world.kv_pages(model, 2048)},
-                            variant);
+  const Launch launch =
+      choose_launch(map_of(world, candidates),
+                    {.model = model,
+                     .devices = world.model(model).tp,
+                     .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                              world.kv_pages(model, 2048)},
+                    variant);
   wanting_.erase(model);
-  if (launch.outcome == policy::LaunchOutcome::kWait) {
+  if (launch.outcome == LaunchOutcome::kWait) {
     wanting_.insert(model);
     return false;
   }
@@ -221,20 +219,17 @@ bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model,
   return started;
 }
 
-bool WarmServePlane::begin_launch(const World& world,
-                                  Actions& actions,
-                                  ModelId model,
-                                  Reason reason,
-                                  const policy::Launch& launch) {
+bool WarmServePlane::begin_launch(
+    const World& world, Actions& actions, ModelId model, Reason reason, const Launch& launch) {
   switch (launch.outcome) {
-    case policy::LaunchOutcome::kHit: {
+    case LaunchOutcome::kHit: {
       const StartupProfile& costs = world.host_spec(world.replica(launch.replica)->gpus[0]).startup;
       if (!actions.serve(launch.replica, from_seconds(costs.attach), Reason::kHit)) {
         wanting_.insert(model);  // What dies has not been unmapped yet.
       }
       return true;
     }
-    case policy::LaunchOutcome::kAttach:
+    case LaunchOutcome::kAttach:
       actions.attach(launch.replica, Reason::kAttach);
       return true;
     default: {
@@ -257,8 +252,8 @@ void WarmServePlane::route(const World& world, Actions& actions, ModelId model) 
         views.push_back({.id = id, .running = static_cast<std::int64_t>(assigned_[id].size())});
       }
     }
-    const policy::Route route = policy::choose_route(views, 0, batch);
-    if (route.action == policy::RouteAction::kSend) {
+    const Route route = choose_route(views, 0, batch);
+    if (route.action == RouteAction::kSend) {
       const LiveId request = queues_.pop(model);
       if (world.replica(route.instance)->serves()) {
         actions.dispatch(request, route.instance, Reason::kRunning);

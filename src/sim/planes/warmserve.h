@@ -7,8 +7,8 @@
 
 #include "policy/autoscale.h"
 #include "policy/forecast.h"
-#include "policy/launch.h"
 #include "policy/prewarm.h"
+#include "sim/planes/launch.h"
 #include "sim/planes/support.h"
 
 namespace heddle::sim {
@@ -54,11 +54,8 @@ class WarmServePlane final : public ControlPlane {
   void reassign_lost(const World& world, Actions& actions);
   void scale(const World& world, Actions& actions, ModelId model);
   bool launch(const World& world, Actions& actions, ModelId model, Reason reason);
-  bool begin_launch(const World& world,
-                    Actions& actions,
-                    ModelId model,
-                    Reason reason,
-                    const policy::Launch& launch);
+  bool begin_launch(
+      const World& world, Actions& actions, ModelId model, Reason reason, const Launch& launch);
   void prewarm(const World& world, Actions& actions);
   /// Who lies where on these servers. O(their GPUs + replicas).
   [[nodiscard]] policy::ReplicaMap map_of(const World& world, std::span<const HostId> hosts) const;

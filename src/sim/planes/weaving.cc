@@ -27,7 +27,7 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
                                        const Replica& hot,
                                        GpuId gpu,
                                        bool queued) {
-  const policy::ModelShape& shape = world.model(hot.model).shape;
+  const ModelShape& shape = world.model(hot.model).shape;
   const StepModel& step = world.step_model(hot.model, world.gpu(hot.gpus[0]).host);
   std::int64_t context = 0;
   for (const Sequence& sequence : hot.engine->running_sequences()) {

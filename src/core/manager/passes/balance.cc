@@ -11,7 +11,7 @@
 #include "core/manager/value.h"
 #include "core/manager/views.h"
 #include "policy/kv_moves.h"
-#include "policy/kv_placement.h"
+#include "policy/kv_pressure.h"
 
 namespace heddle::core::manager {
 namespace {

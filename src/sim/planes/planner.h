@@ -8,11 +8,11 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "policy/classes.h"
 #include "policy/cold_start.h"
-#include "policy/launch.h"
+#include "sim/planes/classes.h"
+#include "sim/planes/launch.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 
 /// A way to serve a request that cannot start at once.
 enum class Mechanism : std::uint8_t {
@@ -77,7 +77,7 @@ struct LaunchTimes {
                                    double lost_value,
                                    const StartTerms& terms);
 /// A best-effort start breaks its objective, and says so by its TTFT.
-[[nodiscard]] Plan pipeline_plan(const StartPlan& start, const StartTerms& terms);
+[[nodiscard]] Plan pipeline_plan(const policy::StartPlan& start, const StartTerms& terms);
 [[nodiscard]] Plan swap_in_plan(std::vector<DeviceId> devices,
                                 Duration swap_in,
                                 double lost_value,
@@ -127,4 +127,4 @@ struct PlanChoice {
 /// does not depend on the order of `plans`. O(plans).
 [[nodiscard]] PlanChoice choose_plan(std::span<const Plan> plans, const PlanTerms& terms);
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

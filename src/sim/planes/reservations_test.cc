@@ -1,4 +1,4 @@
-#include "policy/reservations.h"
+#include "sim/planes/reservations.h"
 
 #include <set>
 
@@ -6,13 +6,13 @@
 
 #include "base/rng.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Instant kNow{100s};
-const std::vector<DevicePages> kTwo = {{DeviceId(0), 80}, {DeviceId(1), 80}};
+const std::vector<policy::DevicePages> kTwo = {{DeviceId(0), 80}, {DeviceId(1), 80}};
 
 using Ids = std::vector<ReservationId>;
 
@@ -43,7 +43,7 @@ TEST(Reservations, GrantedPagesAreTakenBeforeTheyAreUsed) {
   EXPECT_EQ(book.free_pages(DeviceId(0)), 30);
   EXPECT_EQ(book.state(ReservationId(1)), ReservationState::kGranted);
   EXPECT_EQ(book.state(ReservationId(2)), ReservationState::kPending);
-  EXPECT_EQ(book.missing(ReservationId(2)), (std::vector<DevicePages>{{DeviceId(0), 20}}));
+  EXPECT_EQ(book.missing(ReservationId(2)), (std::vector<policy::DevicePages>{{DeviceId(0), 20}}));
   book.set_used(ReservationId(1));
   EXPECT_TRUE(book.grant(kNow).empty());
   book.release(ReservationId(1));
@@ -70,15 +70,15 @@ TEST(Reservations, BothSmallEnginesMakeWayForALargeOneAndItForThem) {
   book.ask(want(3, 75));
   EXPECT_TRUE(book.grant(kNow).empty());
   const auto engine = [](std::uint64_t model, std::int64_t pages) {
-    return SwapCandidate{.model = ModelId(model),
-                         .holds = {{DeviceId(0), pages}},
-                         .running_since = Instant(0s),
-                         .swap_out = 1s,
-                         .swap_in = 1s};
+    return policy::SwapCandidate{.model = ModelId(model),
+                                 .holds = {{DeviceId(0), pages}},
+                                 .running_since = Instant(0s),
+                                 .swap_out = 1s,
+                                 .swap_in = 1s};
   };
-  const std::vector<SwapCandidate> small = {engine(1, 16), engine(2, 14)};
+  const std::vector<policy::SwapCandidate> small = {engine(1, 16), engine(2, 14)};
   const auto missing = book.missing(ReservationId(3));
-  EXPECT_EQ(missing, (std::vector<DevicePages>{{DeviceId(0), 25}}));
+  EXPECT_EQ(missing, (std::vector<policy::DevicePages>{{DeviceId(0), 25}}));
   EXPECT_EQ(choose_swap_victims(small, missing, kNow, 1s, {}).victims.size(), 2U);
   book.release(ReservationId(1));
   EXPECT_TRUE(book.grant(kNow).empty()) << "66 pages are not enough";
@@ -136,7 +136,7 @@ TEST(Reservations, TheSmallerOfBooksAndMeasurementCounts) {
 }
 
 TEST(Reservations, TheMarginIsNeverReserved) {
-  const std::vector<DevicePages> capacity = {{DeviceId(0), 100}};
+  const std::vector<policy::DevicePages> capacity = {{DeviceId(0), 100}};
   const Reservations book(capacity, 2);
   EXPECT_TRUE(book.possible(want(1, 98)));
   EXPECT_FALSE(book.possible(want(1, 99)));
@@ -182,7 +182,7 @@ TEST(Reservations, KeepTheirPromisesOnRandomTraffic) {
       for (const std::uint64_t device : {0U, 1U}) {
         std::int64_t taken = 0;
         for (const auto& [id, end] : ends) {
-          for (const DevicePages& held : asked.at(id).pages) {
+          for (const policy::DevicePages& held : asked.at(id).pages) {
             taken += held.device == DeviceId(device) ? held.pages : 0;
           }
         }
@@ -204,4 +204,4 @@ TEST(Reservations, KeepTheirPromisesOnRandomTraffic) {
 }
 
 }  // namespace
-}  // namespace heddle::policy
+}  // namespace heddle::sim

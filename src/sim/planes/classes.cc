@@ -1,8 +1,8 @@
-#include "policy/classes.h"
+#include "sim/planes/classes.h"
 
 #include "base/check.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 constexpr double kHotFrom = 0.5;
@@ -107,4 +107,4 @@ PoolChange choose_pool_change(const PoolView& view, const PoolOptions& options) 
   return fewer_do && view.missing_for == Duration{} ? PoolChange::kShrink : PoolChange::kKeep;
 }
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

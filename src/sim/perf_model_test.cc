@@ -1,11 +1,11 @@
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 // Constants of the reference script that the expected numbers below were computed with.
@@ -204,4 +204,4 @@ TEST(PerfModel, ATensorParallelDegreeWithoutAnEntryTakesTheNextGreater) {
 }
 
 }  // namespace
-}  // namespace heddle::policy
+}  // namespace heddle::sim

@@ -1,4 +1,4 @@
-#include "policy/kv_placement.h"
+#include "sim/planes/kv_plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using Index = std::uint32_t;
@@ -30,32 +30,34 @@ using Homes = std::vector<Index>;
 
 /// The arguments in order of their ids, with indices for ids.
 struct Problem {
-  std::vector<KvDevice> devices{};
+  std::vector<policy::KvDevice> devices{};
   std::vector<Index> host{};                ///< Of each device.
   std::vector<std::vector<Index>> hosts{};  ///< Their devices.
   std::vector<Item> items{};
   Homes present{};  ///< Where the items are; kNowhere for those that are not placed.
 };
 
-Index place_of(std::span<const KvDevice> sorted, DeviceId id) {
-  const auto at = std::lower_bound(
-      sorted.begin(), sorted.end(), id, [](const KvDevice& d, DeviceId x) { return d.id < x; });
+Index place_of(std::span<const policy::KvDevice> sorted, DeviceId id) {
+  const auto at =
+      std::lower_bound(sorted.begin(), sorted.end(), id, [](const policy::KvDevice& d, DeviceId x) {
+        return d.id < x;
+      });
   return at == sorted.end() || at->id != id ? kNowhere : static_cast<Index>(at - sorted.begin());
 }
 
-std::int64_t part_bytes(const KvModel& model) {
+std::int64_t part_bytes(const policy::KvModel& model) {
   return (model.bytes + model.parts - 1) / model.parts;
 }
 
-std::vector<KvDevice> sorted_by_id(std::span<const KvDevice> devices) {
-  std::vector<KvDevice> sorted(devices.begin(), devices.end());
-  std::sort(sorted.begin(), sorted.end(), [](const KvDevice& a, const KvDevice& b) {
+std::vector<policy::KvDevice> sorted_by_id(std::span<const policy::KvDevice> devices) {
+  std::vector<policy::KvDevice> sorted(devices.begin(), devices.end());
+  std::sort(sorted.begin(), sorted.end(), [](const policy::KvDevice& a, const policy::KvDevice& b) {
     return a.id < b.id;
   });
   return sorted;
 }
 
-void add_item(Problem& problem, const KvModel& model) {
+void add_item(Problem& problem, const policy::KvModel& model) {
   HEDDLE_CHECK(model.parts >= 1 && model.demand >= 0.0 && model.bytes >= 0);
   Item item{.model = model.model,
             .demand = model.demand / static_cast<double>(model.parts),
@@ -77,10 +79,11 @@ void add_item(Problem& problem, const KvModel& model) {
   problem.items.push_back(item);
 }
 
-Problem make_problem(std::span<const KvModel> models, std::span<const KvDevice> devices) {
+Problem make_problem(std::span<const policy::KvModel> models,
+                     std::span<const policy::KvDevice> devices) {
   Problem problem{.devices = sorted_by_id(devices)};
   std::vector<HostId> ids;
-  for (const KvDevice& device : problem.devices) {
+  for (const policy::KvDevice& device : problem.devices) {
     ids.push_back(device.host);
   }
   std::sort(ids.begin(), ids.end());
@@ -91,14 +94,14 @@ Problem make_problem(std::span<const KvModel> models, std::span<const KvDevice> 
     problem.host.push_back(static_cast<Index>(at - ids.begin()));
     problem.hosts[problem.host.back()].push_back(d);
   }
-  std::vector<const KvModel*> sorted;
-  for (const KvModel& model : models) {
+  std::vector<const policy::KvModel*> sorted;
+  for (const policy::KvModel& model : models) {
     sorted.push_back(&model);
   }
-  std::sort(sorted.begin(), sorted.end(), [](const KvModel* a, const KvModel* b) {
+  std::sort(sorted.begin(), sorted.end(), [](const policy::KvModel* a, const policy::KvModel* b) {
     return a->model < b->model;
   });
-  for (const KvModel* model : sorted) {
+  for (const policy::KvModel* model : sorted) {
     add_item(problem, *model);
   }
   return problem;
@@ -222,7 +225,7 @@ class Packer {
   /// A byte less than there is, so that something is left for KV even where nothing is asked for.
   static std::vector<double> initial_rooms(const Problem& problem, double threshold) {
     std::vector<double> rooms;
-    for (const KvDevice& d : problem.devices) {
+    for (const policy::KvDevice& d : problem.devices) {
       rooms.push_back(threshold * static_cast<double>(d.bytes - 1 - d.taken) - d.demand);
     }
     return rooms;
@@ -275,7 +278,7 @@ double least_conceivable_pressure(const Problem& problem) {
   double demand = 0.0;
   std::int64_t room = 0;
   std::int64_t largest = 0;
-  for (const KvDevice& d : problem.devices) {
+  for (const policy::KvDevice& d : problem.devices) {
     demand += d.demand;
     room += d.bytes - d.taken;
     largest = std::max(largest, d.bytes - d.taken);
@@ -284,9 +287,9 @@ double least_conceivable_pressure(const Problem& problem) {
   for (const Item& item : problem.items) {
     demand += item.demand * item.parts;
     room -= item.bytes * item.parts;
-    bound = std::max(bound, kv_pressure(item.demand, largest - item.bytes));
+    bound = std::max(bound, policy::kv_pressure(item.demand, largest - item.bytes));
   }
-  return std::max(bound, kv_pressure(demand, room));
+  return std::max(bound, policy::kv_pressure(demand, room));
 }
 
 Homes plan_by_threshold(const Problem& problem, const KvPlanOptions& options) {
@@ -353,8 +356,8 @@ class Greedy {
  private:
   static std::vector<double> initial_pressures(const Problem& problem) {
     std::vector<double> pressures;
-    for (const KvDevice& d : problem.devices) {
-      pressures.push_back(kv_pressure(d));
+    for (const policy::KvDevice& d : problem.devices) {
+      pressures.push_back(policy::kv_pressure(d));
     }
     return pressures;
   }
@@ -367,8 +370,8 @@ class Greedy {
     if (options_.planner == KvPlanner::kPaper) {
       return pressures_.key(d);
     }
-    return kv_pressure(loads_[d].demand + item.demand,
-                       loads_[d].bytes - loads_[d].taken - item.bytes);
+    return policy::kv_pressure(loads_[d].demand + item.demand,
+                               loads_[d].bytes - loads_[d].taken - item.bytes);
   }
 
   [[nodiscard]] double highest(const Item& item, std::span<const Index> devices) const {
@@ -424,28 +427,28 @@ class Greedy {
       homes_[item.first + part] = d;
       loads_[d].demand += item.demand;
       loads_[d].taken += item.bytes;
-      pressures_.set_key(d, kv_pressure(loads_[d]));
+      pressures_.set_key(d, policy::kv_pressure(loads_[d]));
     }
   }
 
   const Problem& problem_;
   const KvPlanOptions& options_;
-  std::vector<KvDevice> loads_;
+  std::vector<policy::KvDevice> loads_;
   Ranking pressures_;
   Homes homes_;
 };
 
 KvPlan plan_of(const Problem& problem, const Homes& homes) {
   KvPlan plan;
-  std::vector<KvDevice> loads = problem.devices;
+  std::vector<policy::KvDevice> loads = problem.devices;
   for (const Item& item : problem.items) {
     if (homes[item.first] == kNowhere) {
       plan.unplaced.push_back(item.model);
       continue;
     }
-    KvHome home{.model = item.model};
+    policy::KvHome home{.model = item.model};
     for (Index part = 0; part < item.parts; ++part) {
-      KvDevice& device = loads[homes[item.first + part]];
+      policy::KvDevice& device = loads[homes[item.first + part]];
       device.demand += item.demand;
       device.taken += item.bytes;
       home.devices.push_back(device.id);
@@ -453,48 +456,21 @@ KvPlan plan_of(const Problem& problem, const Homes& homes) {
     std::sort(home.devices.begin(), home.devices.end());
     plan.homes.push_back(std::move(home));
   }
-  for (const KvDevice& device : loads) {
-    plan.max_pressure = std::max(plan.max_pressure, kv_pressure(device));
+  for (const policy::KvDevice& device : loads) {
+    plan.max_pressure = std::max(plan.max_pressure, policy::kv_pressure(device));
   }
   return plan;
 }
 
 }  // namespace
 
-double kv_demand(double tokens_per_second, std::int64_t kv_bytes, Duration tpot) {
-  HEDDLE_CHECK(tpot > Duration{});
-  return tokens_per_second * static_cast<double>(kv_bytes) / to_seconds(tpot);
-}
-
 double request_demand(double requests_per_second, Duration ttft) {
   HEDDLE_CHECK(ttft > Duration{});
   return requests_per_second / to_seconds(ttft);
 }
 
-double kv_pressure(double demand, std::int64_t kv_bytes) {
-  return kv_bytes > 0 ? demand / static_cast<double>(kv_bytes)
-                      : std::numeric_limits<double>::infinity();
-}
-
-double kv_pressure(const KvDevice& device) {
-  return kv_pressure(device.demand, device.bytes - device.taken);
-}
-
-std::vector<KvDevice> kv_loads(std::span<const KvModel> models, std::span<const KvDevice> devices) {
-  std::vector<KvDevice> loads = sorted_by_id(devices);
-  for (const KvModel& model : models) {
-    for (const DeviceId id : model.at) {
-      if (const Index d = place_of(loads, id); d != kNowhere) {
-        loads[d].demand += model.demand / static_cast<double>(model.parts);
-        loads[d].taken += part_bytes(model);
-      }
-    }
-  }
-  return loads;
-}
-
-KvPlan plan_kv_placement(std::span<const KvModel> models,
-                         std::span<const KvDevice> devices,
+KvPlan plan_kv_placement(std::span<const policy::KvModel> models,
+                         std::span<const policy::KvDevice> devices,
                          const KvPlanOptions& options) {
   HEDDLE_CHECK(options.precision > 0.0);
   const Problem problem = make_problem(models, devices);
@@ -503,4 +479,42 @@ KvPlan plan_kv_placement(std::span<const KvModel> models,
   return plan_of(problem, homes);
 }
 
-}  // namespace heddle::policy
+std::optional<std::vector<DeviceId>> choose_kv_home(const policy::KvModel& model,
+                                                    std::span<const policy::KvDevice> loads) {
+  const auto parts = static_cast<std::size_t>(model.parts);
+  const std::int64_t bytes = (model.bytes + model.parts - 1) / model.parts;
+  const double demand = model.demand / static_cast<double>(model.parts);
+  std::vector<std::tuple<HostId, double, DeviceId>> fitting;
+  for (const policy::KvDevice& d : loads) {
+    const std::int64_t left = d.bytes - d.taken - bytes;
+    if (left > 0) {
+      fitting.emplace_back(d.host, policy::kv_pressure(d.demand + demand, left), d.id);
+    }
+  }
+  std::sort(fitting.begin(), fitting.end());
+  std::optional<std::size_t> best;  // The first of its parts in `fitting`; they follow each other.
+  for (std::size_t i = 0; i + parts <= fitting.size(); ++i) {
+    const bool first_of_host = i == 0 || std::get<0>(fitting[i - 1]) != std::get<0>(fitting[i]);
+    const std::size_t last = i + parts - 1;
+    if (!first_of_host || std::get<0>(fitting[last]) != std::get<0>(fitting[i])) {
+      continue;
+    }
+    const auto highest = [&](std::size_t first) {
+      return std::pair(std::get<1>(fitting[first + parts - 1]), std::get<2>(fitting[first]));
+    };
+    if (!best || highest(i) < highest(*best)) {
+      best = i;
+    }
+  }
+  if (!best) {
+    return std::nullopt;
+  }
+  std::vector<DeviceId> devices;
+  for (std::size_t i = *best; i < *best + parts; ++i) {
+    devices.push_back(std::get<2>(fitting[i]));
+  }
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
+}  // namespace heddle::sim

@@ -1,4 +1,4 @@
-#include "policy/planner.h"
+#include "sim/planes/planner.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 double byte_seconds(std::int64_t bytes, Duration stay) {
@@ -114,10 +114,10 @@ Plan activation_plan(std::vector<DeviceId> devices,
   return start_plan(Mechanism::kActivate, std::move(devices), ready, lost_value, terms);
 }
 
-Plan pipeline_plan(const StartPlan& start, const StartTerms& terms) {
+Plan pipeline_plan(const policy::StartPlan& start, const StartTerms& terms) {
   std::vector<DeviceId> devices;
   std::int64_t bytes = 0;
-  for (const StartStage& stage : start.stages) {
+  for (const policy::StartStage& stage : start.stages) {
     devices.push_back(stage.device);
     bytes += stage.reserve_bytes;
   }
@@ -200,4 +200,4 @@ PlanChoice choose_plan(std::span<const Plan> plans, const PlanTerms& terms) {
   return choice;
 }
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

@@ -1,8 +1,8 @@
-#include "policy/classes.h"
+#include "sim/planes/classes.h"
 
 #include <gtest/gtest.h>
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using namespace std::chrono_literals;
@@ -94,4 +94,4 @@ TEST(ChoosePoolChange, GrowsAboveAndShrinksBelowTheBand) {
 }
 
 }  // namespace
-}  // namespace heddle::policy
+}  // namespace heddle::sim

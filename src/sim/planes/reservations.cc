@@ -1,11 +1,11 @@
-#include "policy/reservations.h"
+#include "sim/planes/reservations.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using Free = std::map<DeviceId, std::int64_t>;
@@ -17,23 +17,25 @@ bool fits(const Reservation& reservation, const Free& free) {
 }
 
 void change(Free& free, const Reservation& reservation, std::int64_t sign) {
-  for (const DevicePages& want : reservation.pages) {
+  for (const policy::DevicePages& want : reservation.pages) {
     free.at(want.device) += sign * want.pages;
   }
 }
 
 bool share_a_device(const Reservation& a, const Reservation& b) {
-  return std::any_of(a.pages.begin(), a.pages.end(), [&](const DevicePages& x) {
-    return std::any_of(
-        b.pages.begin(), b.pages.end(), [&](const DevicePages& y) { return x.device == y.device; });
+  return std::any_of(a.pages.begin(), a.pages.end(), [&](const policy::DevicePages& x) {
+    return std::any_of(b.pages.begin(), b.pages.end(), [&](const policy::DevicePages& y) {
+      return x.device == y.device;
+    });
   });
 }
 
 }  // namespace
 
-Reservations::Reservations(std::span<const DevicePages> capacity, std::int64_t margin_percent) {
+Reservations::Reservations(std::span<const policy::DevicePages> capacity,
+                           std::int64_t margin_percent) {
   HEDDLE_CHECK(margin_percent >= 0 && margin_percent < 100);
-  for (const DevicePages& one : capacity) {
+  for (const policy::DevicePages& one : capacity) {
     HEDDLE_CHECK(one.pages >= 0);
     devices_[one.device] = {.capacity = one.pages,
                             .usable = one.pages - one.pages * margin_percent / 100};
@@ -95,7 +97,7 @@ std::optional<std::pair<Instant, Free>> Reservations::start_of(const Reservation
 }
 
 void Reservations::hold(Reservation reservation, Instant now) {
-  for (const DevicePages& want : reservation.pages) {
+  for (const policy::DevicePages& want : reservation.pages) {
     devices_.at(want.device).taken += want.pages;
   }
   Holder holder{.reservation = std::move(reservation)};
@@ -146,7 +148,7 @@ void Reservations::release(ReservationId id) {
     HEDDLE_CHECK(erased == 1);
     return;
   }
-  for (const DevicePages& held : found->second.reservation.pages) {
+  for (const policy::DevicePages& held : found->second.reservation.pages) {
     devices_.at(held.device).taken -= held.pages;
   }
   holders_.erase(found);
@@ -172,10 +174,10 @@ std::optional<ReservationId> Reservations::head() const {
   return pending_.empty() ? std::nullopt : std::optional(pending_.front().id);
 }
 
-std::vector<DevicePages> Reservations::missing(ReservationId id) const {
-  std::vector<DevicePages> result;
+std::vector<policy::DevicePages> Reservations::missing(ReservationId id) const {
+  std::vector<policy::DevicePages> result;
   for (const Reservation& pending : pending_) {
-    for (const DevicePages& want : pending.pages) {
+    for (const policy::DevicePages& want : pending.pages) {
       if (pending.id == id && want.pages > free_pages(want.device)) {
         result.push_back({want.device, want.pages - free_pages(want.device)});
       }
@@ -184,4 +186,4 @@ std::vector<DevicePages> Reservations::missing(ReservationId id) const {
   return result;
 }
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

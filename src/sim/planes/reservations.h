@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "policy/preemption.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 
 using ReservationId = Id<struct ReservationIdTag>;
 
@@ -18,7 +18,7 @@ using ReservationId = Id<struct ReservationIdTag>;
 struct Reservation {
   ReservationId id{};
   ModelId model{};
-  std::vector<DevicePages> pages{};  ///< Each device once.
+  std::vector<policy::DevicePages> pages{};  ///< Each device once.
   /// How long it will be held, if that is known; unknown ones count as held for ever.
   std::optional<Duration> lasts{};
 };
@@ -40,7 +40,7 @@ class Reservations {
  public:
   /// `capacity`: the pages of each device. `margin_percent` of it is never reserved: an engine
   /// comes back a little larger than it went.
-  Reservations(std::span<const DevicePages> capacity, std::int64_t margin_percent);
+  Reservations(std::span<const policy::DevicePages> capacity, std::int64_t margin_percent);
 
   /// Whether it could ever be granted; if not, it is to be refused at configuration.
   [[nodiscard]] bool possible(const Reservation& reservation) const;
@@ -61,7 +61,7 @@ class Reservations {
   /// The reservation that waits for longest.
   [[nodiscard]] std::optional<ReservationId> head() const;
   /// What a pending reservation lacks now: what choose_swap_victims has to free.
-  [[nodiscard]] std::vector<DevicePages> missing(ReservationId id) const;
+  [[nodiscard]] std::vector<policy::DevicePages> missing(ReservationId id) const;
   [[nodiscard]] std::int64_t free_pages(DeviceId device) const;
 
  private:
@@ -88,4 +88,4 @@ class Reservations {
   std::map<ReservationId, Holder> holders_;
 };
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

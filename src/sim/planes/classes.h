@@ -6,7 +6,7 @@
 
 #include "base/time.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 
 /// How a model is kept; the first that matches.
 enum class ModelClass : std::uint8_t {
@@ -101,4 +101,4 @@ struct PoolOptions {
 /// fewer it would stay below T_lo, and nobody misses.
 [[nodiscard]] PoolChange choose_pool_change(const PoolView& view, const PoolOptions& options);
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

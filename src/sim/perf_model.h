@@ -7,10 +7,10 @@
 
 #include "base/time.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 
 // How long things take on hardware that is described by a dozen numbers: the calibrated roofline by
-// which simulator and planner predict. The numbers themselves are data (data/perf/), never code.
+// which the simulator predicts. The numbers themselves are data (data/perf/), never code.
 // Seconds are doubles here and become whole nanoseconds where time begins to run. Reproducible to
 // the last bit: only +, -, *, /, sqrt and base/exact_math.h.
 
@@ -143,4 +143,4 @@ enum class Phase : std::uint8_t { kPrefill, kDecode };
                                        double usable,
                                        std::int64_t activation_bytes);
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

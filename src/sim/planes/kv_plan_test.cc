@@ -1,4 +1,4 @@
-#include "policy/kv_placement.h"
+#include "sim/planes/kv_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using namespace std::chrono_literals;
@@ -19,15 +19,18 @@ constexpr KvPlanOptions kPaper{.planner = KvPlanner::kPaper};
 constexpr KvPlanOptions kGreedy{.planner = KvPlanner::kGreedy};
 constexpr KvPlanOptions kLeast{.slack = 0.0, .precision = 1e-9};
 
-KvModel model(std::uint64_t id, double demand, std::int64_t bytes, std::vector<DeviceId> at = {}) {
+policy::KvModel model(std::uint64_t id,
+                      double demand,
+                      std::int64_t bytes,
+                      std::vector<DeviceId> at = {}) {
   return {.model = ModelId(id), .demand = demand, .bytes = bytes, .at = std::move(at)};
 }
 
 /// Devices of 100 bytes, `per_host` to a host.
-std::vector<KvDevice> devices(std::uint64_t count,
-                              std::int64_t bytes = 100,
-                              std::uint64_t per_host = 8) {
-  std::vector<KvDevice> out;
+std::vector<policy::KvDevice> devices(std::uint64_t count,
+                                      std::int64_t bytes = 100,
+                                      std::uint64_t per_host = 8) {
+  std::vector<policy::KvDevice> out;
   for (std::uint64_t d = 0; d < count; ++d) {
     out.push_back({.id = DeviceId(d), .host = HostId(d / per_host), .bytes = bytes});
   }
@@ -35,7 +38,7 @@ std::vector<KvDevice> devices(std::uint64_t count,
 }
 
 DeviceId home(const KvPlan& plan, std::uint64_t id) {
-  for (const KvHome& h : plan.homes) {
+  for (const policy::KvHome& h : plan.homes) {
     if (h.model == ModelId(id)) {
       return h.devices.front();
     }
@@ -44,10 +47,10 @@ DeviceId home(const KvPlan& plan, std::uint64_t id) {
 }
 
 /// The models with the plan carried out.
-std::vector<KvModel> settled(std::vector<KvModel> models, const KvPlan& plan) {
-  for (KvModel& m : models) {
+std::vector<policy::KvModel> settled(std::vector<policy::KvModel> models, const KvPlan& plan) {
+  for (policy::KvModel& m : models) {
     m.at.clear();
-    for (const KvHome& h : plan.homes) {
+    for (const policy::KvHome& h : plan.homes) {
       if (h.model == m.model) {
         m.at = h.devices;
       }
@@ -57,7 +60,9 @@ std::vector<KvModel> settled(std::vector<KvModel> models, const KvPlan& plan) {
 }
 
 /// The least maximum pressure over all assignments; infinite when none fits.
-double optimum(const std::vector<KvModel>& models, std::size_t device_count, std::int64_t bytes) {
+double optimum(const std::vector<policy::KvModel>& models,
+               std::size_t device_count,
+               std::int64_t bytes) {
   double best = std::numeric_limits<double>::infinity();
   std::vector<std::size_t> at(models.size(), 0);
   for (;;) {
@@ -69,7 +74,7 @@ double optimum(const std::vector<KvModel>& models, std::size_t device_count, std
         demand += at[m] == d ? models[m].demand : 0.0;
         room -= at[m] == d ? models[m].bytes : 0;
       }
-      highest = std::max(highest, kv_pressure(demand, room));
+      highest = std::max(highest, policy::kv_pressure(demand, room));
     }
     best = std::min(best, highest);
     std::size_t m = 0;
@@ -83,9 +88,9 @@ double optimum(const std::vector<KvModel>& models, std::size_t device_count, std
 }
 
 /// As in the reference: Pareto demands, sizes of real models in GB, devices of 67.
-std::vector<KvModel> instance(Rng& rng, std::uint64_t count) {
+std::vector<policy::KvModel> instance(Rng& rng, std::uint64_t count) {
   constexpr std::array kTenths = {25, 25, 60, 60, 150, 160, 280};
-  std::vector<KvModel> models;
+  std::vector<policy::KvModel> models;
   for (std::uint64_t m = 0; m < count; ++m) {
     const double pareto = 1e6 / static_cast<double>(1 + rng.below(1'000'000));
     const double factor = 0.2 + 0.8 * static_cast<double>(rng.below(1000)) / 1000.0;
@@ -94,33 +99,15 @@ std::vector<KvModel> instance(Rng& rng, std::uint64_t count) {
   return models;
 }
 
-TEST(KvDemand, IsTokenRateTimesTokenSizeOverObjective) {
-  EXPECT_DOUBLE_EQ(kv_demand(1000.0, 131072, 50ms), 1000.0 * 131072 / 0.05);
+TEST(RequestDemand, IsRequestRateOverObjective) {
   EXPECT_DOUBLE_EQ(request_demand(3.0, 2s), 1.5);
-}
-
-TEST(KvPressure, IsInfiniteWhereNothingIsLeftForKv) {
-  EXPECT_DOUBLE_EQ(kv_pressure(6.0, 3), 2.0);
-  EXPECT_TRUE(std::isinf(kv_pressure(6.0, 0)));
-  EXPECT_TRUE(std::isinf(kv_pressure(0.0, -1)));
-}
-
-TEST(KvLoads, AddsEachPartToItsDevice) {
-  KvModel two = model(1, 6.0, 20, {DeviceId(1), DeviceId(0)});
-  two.parts = 2;
-  const std::vector<KvDevice> loads =
-      kv_loads(std::vector{two, model(2, 1.0, 5, {DeviceId(1)}), model(3, 9.0, 9)}, devices(2));
-  EXPECT_DOUBLE_EQ(loads[0].demand, 3.0);
-  EXPECT_EQ(loads[0].taken, 10);
-  EXPECT_DOUBLE_EQ(loads[1].demand, 4.0);
-  EXPECT_EQ(loads[1].taken, 15);
 }
 
 // By hand, on two devices of 100: after models 1 (w 8, 50 bytes) and 2 (w 3, 10 bytes) went to a
 // device each, the pressures are 8/50 and 3/90. Model 3 (w 1, 80 bytes) fits only the second.
 // Model 4 (w 0.5, 9 bytes): before it comes the first has 0.16 and the second 4/10 = 0.4.
 TEST(PlanKvPlacement, PaperTakesTheLeastPressureBeforeTheModelComes) {
-  const std::vector<KvModel> models = {
+  const std::vector<policy::KvModel> models = {
       model(1, 8.0, 50), model(2, 3.0, 10), model(3, 1.0, 80), model(4, 0.5, 9)};
   const KvPlan plan = plan_kv_placement(models, devices(2), kPaper);
   EXPECT_EQ(home(plan, 1), DeviceId(0));
@@ -132,11 +119,11 @@ TEST(PlanKvPlacement, PaperTakesTheLeastPressureBeforeTheModelComes) {
 
 // 1/50 against 3/100 before a model of 45 bytes comes; 2/5 against 4/55 after.
 TEST(PlanKvPlacement, GreedyTakesTheLeastPressureAfterTheModelCame) {
-  std::vector<KvDevice> two = devices(2);
+  std::vector<policy::KvDevice> two = devices(2);
   two[0].demand = 1.0;
   two[0].taken = 50;
   two[1].demand = 3.0;
-  const std::vector<KvModel> models = {model(1, 1.0, 45)};
+  const std::vector<policy::KvModel> models = {model(1, 1.0, 45)};
   EXPECT_EQ(home(plan_kv_placement(models, two, kPaper), 1), DeviceId(0));
   EXPECT_EQ(home(plan_kv_placement(models, two, kGreedy), 1), DeviceId(1));
 }
@@ -144,8 +131,8 @@ TEST(PlanKvPlacement, GreedyTakesTheLeastPressureAfterTheModelCame) {
 TEST(PlanKvPlacement, PaperNeverMovesTheFirstModels) {
   // Both on one device, the other is empty: all pressures start at 0, so nobody gains by more
   // than tau, and the first stays; the second sees the first and goes.
-  const std::vector<KvModel> models = {model(1, 5.0, 10, {DeviceId(1)}),
-                                       model(2, 4.0, 10, {DeviceId(1)})};
+  const std::vector<policy::KvModel> models = {model(1, 5.0, 10, {DeviceId(1)}),
+                                               model(2, 4.0, 10, {DeviceId(1)})};
   const KvPlan plan = plan_kv_placement(models, devices(2), kPaper);
   EXPECT_EQ(home(plan, 1), DeviceId(1));
   EXPECT_EQ(home(plan, 2), DeviceId(0));
@@ -156,13 +143,14 @@ TEST(PlanKvPlacement, PaperNeverMovesTheFirstModels) {
 
 TEST(PlanKvPlacement, ThresholdIsExactOnAHandMadeCase) {
   // Optimal: {1} and {2, 3}: 6/90 = 0.0667 and 5/80 = 0.0625.
-  const std::vector<KvModel> models = {model(1, 6.0, 10), model(2, 3.0, 10), model(3, 2.0, 10)};
+  const std::vector<policy::KvModel> models = {
+      model(1, 6.0, 10), model(2, 3.0, 10), model(3, 2.0, 10)};
   const KvPlan plan = plan_kv_placement(models, devices(2), kLeast);
   EXPECT_NEAR(plan.max_pressure, 6.0 / 90.0, 1e-6);
 }
 
 TEST(PlanKvPlacement, LeavesOutWhatDoesNotFitAndKeepsWhatIsThere) {
-  const std::vector<KvModel> models = {
+  const std::vector<policy::KvModel> models = {
       model(1, 1.0, 60, {DeviceId(0)}), model(2, 9.0, 60), model(3, 1.0, 30)};
   for (const KvPlanOptions& options : {kLeast, kPaper, kGreedy}) {
     const KvPlan plan = plan_kv_placement(models, devices(1), options);
@@ -174,18 +162,18 @@ TEST(PlanKvPlacement, LeavesOutWhatDoesNotFitAndKeepsWhatIsThere) {
 }
 
 TEST(PlanKvPlacement, IdleModelsTakeMemoryToo) {
-  const std::vector<KvModel> models = {model(1, 0.0, 60), model(2, 0.0, 60)};
+  const std::vector<policy::KvModel> models = {model(1, 0.0, 60), model(2, 0.0, 60)};
   const KvPlan plan = plan_kv_placement(models, devices(2), kLeast);
   EXPECT_TRUE(plan.unplaced.empty());
   EXPECT_NE(home(plan, 1), home(plan, 2));
   EXPECT_EQ(plan_kv_placement(models, devices(1), kLeast).homes.size(), 1U);
-  const std::vector<KvModel> full = {model(1, 0.0, 100)};
+  const std::vector<policy::KvModel> full = {model(1, 0.0, 100)};
   EXPECT_EQ(plan_kv_placement(full, devices(1), kLeast).unplaced.size(), 1U)
       << "nothing would be left for KV";
 }
 
 TEST(PlanKvPlacement, CountsGuestsAndStagesOfTheDevices) {
-  std::vector<KvDevice> two = devices(2);
+  std::vector<policy::KvDevice> two = devices(2);
   two[0].demand = 50.0;
   two[0].taken = 30;
   for (const KvPlanOptions& options : {kLeast, kPaper, kGreedy}) {
@@ -195,9 +183,9 @@ TEST(PlanKvPlacement, CountsGuestsAndStagesOfTheDevices) {
 }
 
 TEST(PlanKvPlacement, PartsGoToDifferentDevicesOfOneHost) {
-  KvModel four = model(1, 8.0, 160);
+  policy::KvModel four = model(1, 8.0, 160);
   four.parts = 4;
-  std::vector<KvDevice> eight = devices(8, 100, 4);
+  std::vector<policy::KvDevice> eight = devices(8, 100, 4);
   eight[1].taken = 70;  // 30 left: a part of 40 does not fit, so the first host has only three.
   for (const KvPlanOptions& options : {kLeast, kPaper, kGreedy}) {
     const KvPlan plan = plan_kv_placement(std::vector{four}, eight, options);
@@ -209,18 +197,18 @@ TEST(PlanKvPlacement, PartsGoToDifferentDevicesOfOneHost) {
 
 TEST(PlanKvPlacement, MovesNothingForAGainWithinTheSlack) {
   // 10/80 is the least; 5 and 5.2 together on one device give 10.2/80, 2 % more.
-  const std::vector<KvModel> models = {model(1, 5.0, 10, {DeviceId(0)}),
-                                       model(2, 5.2, 10, {DeviceId(0)}),
-                                       model(3, 5.0, 10, {DeviceId(1)}),
-                                       model(4, 4.8, 10, {DeviceId(1)})};
+  const std::vector<policy::KvModel> models = {model(1, 5.0, 10, {DeviceId(0)}),
+                                               model(2, 5.2, 10, {DeviceId(0)}),
+                                               model(3, 5.0, 10, {DeviceId(1)}),
+                                               model(4, 4.8, 10, {DeviceId(1)})};
   const KvPlan lazy = plan_kv_placement(models, devices(2), {});
   EXPECT_EQ(settled(models, lazy)[1].at, models[1].at);
   EXPECT_NEAR(lazy.max_pressure, 10.2 / 80.0, 1e-9);
 }
 
 TEST(PlanKvPlacement, WhatMayNotMoveStays) {
-  std::vector<KvModel> models = {model(1, 9.0, 10, {DeviceId(0)}),
-                                 model(2, 9.0, 10, {DeviceId(0)})};
+  std::vector<policy::KvModel> models = {model(1, 9.0, 10, {DeviceId(0)}),
+                                         model(2, 9.0, 10, {DeviceId(0)})};
   models[0].movable = models[1].movable = false;
   for (const KvPlanOptions& options : {kLeast, kPaper, kGreedy}) {
     const KvPlan plan = plan_kv_placement(models, devices(2), options);
@@ -244,7 +232,7 @@ TEST(PlanKvPlacement, IsWithinSixPercentOfTheOptimumOnAverage) {
     int count = 0;
     Rng rng(3);
     for (int round = 0; round < setting.rounds; ++round) {
-      const std::vector<KvModel> models = instance(rng, setting.models);
+      const std::vector<policy::KvModel> models = instance(rng, setting.models);
       const double best = optimum(models, setting.devices, 670);
       const auto on = devices(setting.devices, 670);
       const KvPlan by_greedy = plan_kv_placement(models, on, kGreedy);
@@ -277,9 +265,9 @@ TEST(PlanKvPlacement, KeepsItsPromisesOnRandomInput) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
-    std::vector<KvDevice> on = devices(1 + rng.below(12), 670, 4);
-    std::vector<KvModel> models = instance(rng, rng.below(20));
-    for (KvModel& m : models) {
+    std::vector<policy::KvDevice> on = devices(1 + rng.below(12), 670, 4);
+    std::vector<policy::KvModel> models = instance(rng, rng.below(20));
+    for (policy::KvModel& m : models) {
       m.parts = rng.below(5) == 0 ? 2 : 1;
       if (rng.below(2) == 0 && on.size() > 1) {
         const std::uint64_t d = rng.below(on.size() - 1);
@@ -291,20 +279,20 @@ TEST(PlanKvPlacement, KeepsItsPromisesOnRandomInput) {
       const KvPlanOptions options{.planner = planner};
       const KvPlan plan = plan_kv_placement(models, on, options);
       ASSERT_EQ(plan.homes.size() + plan.unplaced.size(), models.size());
-      const std::vector<KvModel> after = settled(models, plan);
-      for (const KvDevice& load : kv_loads(after, on)) {
+      const std::vector<policy::KvModel> after = settled(models, plan);
+      for (const policy::KvDevice& load : policy::kv_loads(after, on)) {
         ASSERT_LT(load.taken, load.bytes);
-        ASSERT_LE(kv_pressure(load), plan.max_pressure);
+        ASSERT_LE(policy::kv_pressure(load), plan.max_pressure);
       }
-      for (const KvModel& m : after) {
+      for (const policy::KvModel& m : after) {
         if (m.at.empty()) {
           continue;
         }
         ASSERT_EQ(std::ssize(m.at), m.parts);
         ASSERT_EQ(std::set(m.at.begin(), m.at.end()).size(), m.at.size());
       }
-      std::vector<KvModel> shuffled(models.rbegin(), models.rend());
-      std::vector<KvDevice> reversed(on.rbegin(), on.rend());
+      std::vector<policy::KvModel> shuffled(models.rbegin(), models.rend());
+      std::vector<policy::KvDevice> reversed(on.rbegin(), on.rend());
       ASSERT_EQ(plan_kv_placement(shuffled, reversed, options), plan);
       if (planner == KvPlanner::kThreshold && plan.unplaced.empty()) {
         ASSERT_LE(plan_kv_placement(after, on, options).max_pressure, plan.max_pressure * 1.06);
@@ -313,5 +301,25 @@ TEST(PlanKvPlacement, KeepsItsPromisesOnRandomInput) {
   }
 }
 
+TEST(ChooseKvHome, TakesTheLeastPressureOnceTheModelIsThere) {
+  std::vector<policy::KvDevice> loads = devices(3);
+  loads[0].demand = 1.0;  // (1 + 2) / 80
+  loads[1].taken = 70;    // 2 / 10, though its pressure is 0 now.
+  loads[2].demand = 2.0;  // (2 + 2) / 80
+  const policy::KvModel wanted{.model = ModelId(1), .demand = 2.0, .bytes = 20};
+  EXPECT_EQ(choose_kv_home(wanted, loads), std::vector{DeviceId(0)});
+  EXPECT_EQ(choose_kv_home({.bytes = 100}, loads), std::nullopt);
+}
+
+TEST(ChooseKvHome, FindsAllPartsOnOneHost) {
+  std::vector<policy::KvDevice> loads = devices(4, 100, 2);
+  loads[0].demand = 9.0;
+  loads[3].demand = 5.0;
+  const policy::KvModel two{.model = ModelId(1), .demand = 2.0, .bytes = 40, .parts = 2};
+  EXPECT_EQ(choose_kv_home(two, loads), (std::vector{DeviceId(2), DeviceId(3)}));
+  loads[2].taken = 90;
+  EXPECT_EQ(choose_kv_home(two, loads), (std::vector{DeviceId(0), DeviceId(1)}));
+}
+
 }  // namespace
-}  // namespace heddle::policy
+}  // namespace heddle::sim

@@ -1,4 +1,4 @@
-#include "policy/launch.h"
+#include "sim/planes/launch.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
-using Index = ReplicaMap::Index;
+using Index = policy::ReplicaMap::Index;
 using Group = std::vector<Index>;
 
 /// Subsets of one server that are looked at when no aligned block will do.
@@ -19,34 +19,34 @@ constexpr int kSubsets = 512;
 
 /// What taking a group of devices whole costs; less is better.
 struct Cost {
-  LostWorth lost{};
-  std::vector<ReplicaId> dies{};
+  policy::LostWorth lost{};
+  std::vector<policy::ReplicaId> dies{};
 
   [[nodiscard]] auto rank(LaunchVariant variant) const {
     const auto count = static_cast<std::int64_t>(dies.size());
     const bool least = variant == LaunchVariant::kLeastLost;
-    return std::tuple(least ? lost : LostWorth{}, count);
+    return std::tuple(least ? lost : policy::LostWorth{}, count);
   }
 };
 
 /// nullopt: the group cannot be taken.
-std::optional<Cost> cost_of(const ReplicaMap& map,
+std::optional<Cost> cost_of(const policy::ReplicaMap& map,
                             std::span<const Index> group,
                             const LaunchWant& want,
-                            std::optional<ReplicaId> hit) {
+                            std::optional<policy::ReplicaId> hit) {
   for (const Index device : group) {
     if (!map.devices()[device].launchable) {
       return std::nullopt;
     }
   }
   Cost cost;
-  for (const ReplicaId id : map.touching(group)) {
+  for (const policy::ReplicaId id : map.touching(group)) {
     if (id == hit) {
       continue;
     }
-    const PlacedReplica& replica = map.entry(id).replica;
-    const bool instance =
-        replica.state == ReplicaState::kServing || replica.state == ReplicaState::kDraining;
+    const policy::PlacedReplica& replica = map.entry(id).replica;
+    const bool instance = replica.state == policy::ReplicaState::kServing ||
+                          replica.state == policy::ReplicaState::kDraining;
     if (instance || (replica.pinned && replica.model != want.model)) {
       return std::nullopt;
     }
@@ -57,10 +57,10 @@ std::optional<Cost> cost_of(const ReplicaMap& map,
 }
 
 /// Whether the devices are large enough once all replicas there are gone.
-bool large_enough(const ReplicaMap& map, std::span<const Index> group, std::int64_t pages) {
+bool large_enough(const policy::ReplicaMap& map, std::span<const Index> group, std::int64_t pages) {
   return std::all_of(group.begin(), group.end(), [&](Index device) {
     std::int64_t room = map.devices()[device].free_pages;
-    for (const ReplicaId id : map.touching(std::span(&device, 1))) {
+    for (const policy::ReplicaId id : map.touching(std::span(&device, 1))) {
       room += map.entry(id).replica.pages;
     }
     return room >= pages;
@@ -69,16 +69,19 @@ bool large_enough(const ReplicaMap& map, std::span<const Index> group, std::int6
 
 class Best {
  public:
-  Best(const ReplicaMap& map, const LaunchWant& want, LaunchVariant variant)
+  Best(const policy::ReplicaMap& map, const LaunchWant& want, LaunchVariant variant)
       : map_(map), want_(want), variant_(variant) {}
 
-  void consider(LaunchOutcome outcome, std::span<const Index> group, std::optional<ReplicaId> hit) {
+  void consider(LaunchOutcome outcome,
+                std::span<const Index> group,
+                std::optional<policy::ReplicaId> hit) {
     auto cost = cost_of(map_, group, want_, hit);
     if (!cost || (best_ && best_->rank(variant_) <= cost->rank(variant_)) ||
         (!hit && !large_enough(map_, group, want_.pages))) {
       return;
     }
-    launch_ = {.outcome = outcome, .replica = hit.value_or(ReplicaId{}), .lost = cost->lost};
+    launch_ = {
+        .outcome = outcome, .replica = hit.value_or(policy::ReplicaId{}), .lost = cost->lost};
     for (const Index device : group) {
       launch_.devices.push_back(map_.devices()[device].id);
     }
@@ -96,7 +99,7 @@ class Best {
   }
 
  private:
-  const ReplicaMap& map_;
+  const policy::ReplicaMap& map_;
   const LaunchWant& want_;
   LaunchVariant variant_;
   std::optional<Cost> best_{};
@@ -104,15 +107,15 @@ class Best {
 };
 
 /// The model's replicas in this state; kFirst takes the first that can be had.
-void consider_replicas(const ReplicaMap& map,
+void consider_replicas(const policy::ReplicaMap& map,
                        const LaunchWant& want,
-                       ReplicaState state,
+                       policy::ReplicaState state,
                        LaunchVariant variant,
                        Best& best) {
   const LaunchOutcome outcome =
-      state == ReplicaState::kReady ? LaunchOutcome::kHit : LaunchOutcome::kAttach;
-  for (const ReplicaId id : map.of_model(want.model)) {
-    const ReplicaMap::Entry& entry = map.entry(id);
+      state == policy::ReplicaState::kReady ? LaunchOutcome::kHit : LaunchOutcome::kAttach;
+  for (const policy::ReplicaId id : map.of_model(want.model)) {
+    const policy::ReplicaMap::Entry& entry = map.entry(id);
     if (entry.replica.state == state) {
       best.consider(outcome, entry.devices, id);
     }
@@ -122,9 +125,9 @@ void consider_replicas(const ReplicaMap& map,
   }
 }
 
-void consider_blocks(const ReplicaMap& map, Index size, Best& best) {
+void consider_blocks(const policy::ReplicaMap& map, Index size, Best& best) {
   Group group(size);
-  for (const ReplicaMap::Server& server : map.servers()) {
+  for (const policy::ReplicaMap::Server& server : map.servers()) {
     for (Index at = 0; at + size <= server.count && !best.free(); at += size) {
       std::iota(group.begin(), group.end(), server.first + at);
       best.consider(LaunchOutcome::kMiss, group, std::nullopt);
@@ -132,8 +135,8 @@ void consider_blocks(const ReplicaMap& map, Index size, Best& best) {
   }
 }
 
-void consider_subsets(const ReplicaMap& map, Index size, Best& best) {
-  for (const ReplicaMap::Server& server : map.servers()) {
+void consider_subsets(const policy::ReplicaMap& map, Index size, Best& best) {
+  for (const policy::ReplicaMap::Server& server : map.servers()) {
     Group usable;
     for (Index device = server.first; device < server.first + server.count; ++device) {
       if (map.devices()[device].launchable) {
@@ -161,26 +164,12 @@ void consider_subsets(const ReplicaMap& map, Index size, Best& best) {
 
 }  // namespace
 
-std::string_view outcome_name(LaunchOutcome outcome) {
-  switch (outcome) {
-    case LaunchOutcome::kHit:
-      return "hit";
-    case LaunchOutcome::kAttach:
-      return "attach";
-    case LaunchOutcome::kMiss:
-      return "miss";
-    case LaunchOutcome::kWait:
-      return "wait";
-  }
-  return "?";
-}
-
-Launch choose_launch(const ReplicaMap& map, const LaunchWant& want, LaunchVariant variant) {
+Launch choose_launch(const policy::ReplicaMap& map, const LaunchWant& want, LaunchVariant variant) {
   HEDDLE_CHECK(want.devices > 0);
   Best best(map, want, variant);
-  consider_replicas(map, want, ReplicaState::kReady, variant, best);
+  consider_replicas(map, want, policy::ReplicaState::kReady, variant, best);
   if (!best.found()) {
-    consider_replicas(map, want, ReplicaState::kLoading, variant, best);
+    consider_replicas(map, want, policy::ReplicaState::kLoading, variant, best);
   }
   const auto size = static_cast<Index>(want.devices);
   if (!best.found() && std::has_single_bit(size)) {
@@ -192,27 +181,4 @@ Launch choose_launch(const ReplicaMap& map, const LaunchWant& want, LaunchVarian
   return best.take();
 }
 
-Duration first_token_after(const PartialLoad& load) {
-  HEDDLE_CHECK(load.layers > 0 && load.resident >= 0 && load.resident <= load.layers);
-  const Duration all = load.layer_prefill * load.layers;
-  if (load.resident == load.layers) {
-    return all;
-  }
-  // Linear in l between the first missing layer and the last one: its maximum is at an end.
-  const Duration first = load.layer_load + load.layer_prefill * (load.layers - load.resident);
-  const Duration last = load.layer_load * (load.layers - load.resident) + load.layer_prefill;
-  return std::max({all, first, last});
-}
-
-std::int64_t resident_layers_to_start(const PartialLoad& load) {
-  HEDDLE_CHECK(load.layers > 0);
-  if (load.layer_load <= load.layer_prefill) {
-    return 1;
-  }
-  // L - floor((L - 1) c / load) = ceil(L - (L - 1) c / load), in whole nanoseconds.
-  const std::int64_t overlapped =
-      load.layer_prefill.count() * (load.layers - 1) / load.layer_load.count();
-  return std::max<std::int64_t>(1, load.layers - overlapped);
-}
-
-}  // namespace heddle::policy
+}  // namespace heddle::sim

@@ -1,4 +1,4 @@
-#include "policy/perf_model.h"
+#include "sim/perf_model.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/exact_math.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 constexpr double kBytesPerWeight = 2;
@@ -155,4 +155,4 @@ std::int64_t kv_capacity(const ModelShape& model,
   return std::max<std::int64_t>(0, granted - weight_bytes(model) / tp - activation_bytes);
 }
 
-}  // namespace heddle::policy
+}  // namespace heddle::sim

@@ -1,4 +1,4 @@
-#include "policy/planner.h"
+#include "sim/planes/planner.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace heddle::policy {
+namespace heddle::sim {
 namespace {
 
 using namespace std::chrono_literals;
@@ -125,7 +125,7 @@ TEST(Plans, OfALaunchFollowItsOutcome) {
 }
 
 TEST(Plans, OfAPipelineCountEveryStage) {
-  StartPlan start{.ttft = 6s, .tpot = 80ms, .lost_value = 4.0};
+  policy::StartPlan start{.ttft = 6s, .tpot = 80ms, .lost_value = 4.0};
   start.stages = {{.device = DeviceId(1), .full = true, .reserve_bytes = 17},
                   {.device = DeviceId(9), .reserve_bytes = 9}};
   const Plan pipeline = pipeline_plan(start, kStart);
@@ -185,4 +185,4 @@ TEST(ChoosePlan, KeepsItsPromisesOnRandomInput) {
 }
 
 }  // namespace
-}  // namespace heddle::policy
+}  // namespace heddle::sim
