@@ -125,8 +125,10 @@ struct PlannerConfig {
   bool share = true;        ///< Several models may run on one device at once.
   bool evict = true;        ///< A model may be evicted for another.
   Duration period = 500ms;  ///< Of looking ahead.
-  Duration window = 5min;   ///< Of forecasts; a day is a whole number of them.
-  Duration day = 24h;       ///< After which load is expected to come again.
+  /// How long a waiting request bears with busy models before some are drained for it.
+  Duration drain_after = 2s;
+  Duration window = 5min;  ///< Of forecasts; a day is a whole number of them.
+  Duration day = 24h;      ///< After which load is expected to come again.
   friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
 };
 

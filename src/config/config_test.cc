@@ -37,7 +37,7 @@ models:
     concurrencyLimit: 3
     unlisted: true
 limits: {body: 1MiB, queue: 7, request_timeout: 90s}
-planner: {policy: reactive, prewarm: true, window: 1m, period: 250ms, kv: static}
+planner: {policy: reactive, prewarm: true, window: 1m, period: 250ms, drain_after: 3s, kv: static}
 logLevel: warn
 logFormat: json
 dataDir: data
@@ -75,6 +75,7 @@ TEST(Config, ReadsAWholeFile) {
                            .pressure = false,
                            .replicas = false,
                            .period = 250ms,
+                           .drain_after = 3s,
                            .window = 1min}));
   EXPECT_EQ(config->models.back().batch, 8);
   EXPECT_EQ(paced.step_budget, 30ms);

@@ -349,6 +349,9 @@ void declare(Fields& f, PlannerConfig& planner) {
          planner.replicas);
   f.flag({"share", "Let several models run on one device at once."}, planner.share);
   f.flag({"evict", "Evict models to make room for others."}, planner.evict);
+  f.duration({"drain_after",
+              "How long a request waits for its model before busy models are drained for it."},
+             planner.drain_after);
   f.duration({"period", "How often to look ahead."}, planner.period);
   require_positive(f, "period", planner.period);
   f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);

@@ -167,6 +167,7 @@ core::Configure core_setup(const config::Config& config,
                            Duration clock_offset) {
   core::Configure configure{.devices = devices};
   configure.options.queue_per_model = static_cast<std::size_t>(config.limits.queue);
+  configure.options.drain_after = config.planner.drain_after;
   configure.options.planner = planner_options(config.planner, clock_offset);
   for (const ConfiguredModel& model : models) {
     if (model.offer() == nullptr || !model.blocks) {
@@ -214,9 +215,12 @@ Result<void> check_reload(const config::Config& before, const config::Config& no
                  "which takes a "
                  "restart"};
   }
-  if (before.planner != now.planner) {
+  config::PlannerConfig planner = now.planner;
+  planner.drain_after = before.planner.drain_after;  // That alone is asked anew each time.
+  if (before.planner != planner) {
     return Error{Code::kFailedPrecondition,
-                 "reload configuration: `planner` has changed, which takes a restart"};
+                 "reload configuration: `planner` has changed in more than `drain_after`, which "
+                 "takes a restart"};
   }
   return {};
 }

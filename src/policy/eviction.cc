@@ -10,7 +10,7 @@
 namespace heddle::policy {
 namespace {
 
-/// What models of our own cost that are taken out and brought back, beside engines.
+/// What models of our own cost at least that are taken out and brought back, beside engines.
 constexpr Duration kNativeSwap = std::chrono::milliseconds(10);
 
 /// The cheapest of `candidates` that together bring `available` up to `need`. All are on one
@@ -24,8 +24,10 @@ std::optional<std::vector<ResidentView>> cheapest(const std::vector<ResidentView
     swaps.push_back({.model = resident.model,
                      .holds = {{.device = here, .pages = resident.pages}},
                      .queue = resident.queue,
+                     .oldest_wait = resident.oldest_wait,
                      .last_used = resident.last_used,
-                     .swap_in = resident.swap > Duration{} ? resident.swap : kNativeSwap});
+                     .swap_in = resident.swap > Duration{} ? resident.swap : kNativeSwap,
+                     .worth = resident.worth > 0 ? std::optional(resident.worth) : std::nullopt});
   }
   const std::array<DevicePages, 1> wanted{{{.device = here, .pages = missing}}};
   const Preemption choice =

@@ -15,6 +15,7 @@ struct ResidentView {
   ModelId model{};
   std::int64_t pages = 0;  ///< That its eviction frees, KV included.
   std::int64_t queue = 0;  ///< Its requests, waiting and in flight. 0: idle.
+  Duration oldest_wait{};  ///< How long the oldest of these has waited or run; beside engines.
   Instant last_used{};     ///< When its newest request came or its last one ended.
   Instant serving_since{};
   Duration min_residence{};  ///< Not drained while its stay is shorter. Idle models go at once,

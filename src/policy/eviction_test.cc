@@ -49,5 +49,22 @@ TEST(ChooseVictims, SparesTheEngineWhereAModelOfOursWillDo) {
   EXPECT_EQ(choose_victims(residents, 0, 8), std::vector{kB});
 }
 
+TEST(ChooseVictims, WeighsIdleEnginesAndModelsOfOursByOneMeasure) {
+  const std::vector<ResidentView> residents{{.model = kA, .pages = 8, .swap = 4s, .worth = 0.5},
+                                            {.model = kB, .pages = 8, .worth = 0.6}};
+  EXPECT_EQ(choose_victims(residents, 0, 8), std::vector{kA}) << "nobody is likely to ask for it";
+  const std::vector<ResidentView> wanted{{.model = kA, .pages = 8, .swap = 4s, .worth = 3.5},
+                                         {.model = kB, .pages = 8, .worth = 0.6}};
+  EXPECT_EQ(choose_victims(wanted, 0, 8), std::vector{kB});
+}
+
+TEST(ChooseVictims, SparesTheEngineWhoseRequestsHaveWaitedForLong) {
+  std::vector<ResidentView> residents{{.model = kA, .pages = 8, .queue = 2, .swap = 4s},
+                                      {.model = kB, .pages = 8, .queue = 3, .swap = 4s}};
+  EXPECT_EQ(choose_victims(residents, 0, 8), std::vector{kA});
+  residents[0].oldest_wait = 20s;
+  EXPECT_EQ(choose_victims(residents, 0, 8), std::vector{kB});
+}
+
 }  // namespace
 }  // namespace heddle::policy

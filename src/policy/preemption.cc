@@ -158,7 +158,11 @@ bool in_paper_order(const SwapCandidate* a, const SwapCandidate* b) {
 double preemption_cost(const SwapCandidate& candidate, Duration ageing) {
   const double age =
       ageing > Duration{} ? to_seconds(candidate.oldest_wait) / to_seconds(ageing) : 0;
-  return to_seconds(candidate.swap_out + candidate.swap_in) *
+  const double swaps = to_seconds(candidate.swap_out + candidate.swap_in);
+  if (candidate.queue == 0) {
+    return candidate.worth.value_or(swaps);
+  }
+  return std::max(swaps, candidate.worth.value_or(0)) *
          (1 + static_cast<double>(candidate.queue) * (1 + age));
 }
 

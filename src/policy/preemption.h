@@ -22,11 +22,13 @@ struct SwapCandidate {
   ModelId model{};
   std::vector<DevicePages> holds{};  ///< That swapping it out frees.
   std::int64_t queue = 0;            ///< Its requests, waiting and in flight.
-  Duration oldest_wait{};            ///< Of these.
+  Duration oldest_wait{};            ///< How long the oldest of these has waited or run.
   Instant last_used{};
   Instant running_since{};
-  Duration swap_out{};         ///< To save it.
-  Duration swap_in{};          ///< To bring it back.
+  Duration swap_out{};  ///< To save it.
+  Duration swap_in{};   ///< To bring it back.
+  /// What swapping it out while it is idle is expected to cost [s]; nullopt: its swaps.
+  std::optional<double> worth{};
   bool held = false;           ///< Somebody asked that it stay.
   bool in_transition = false;  ///< Being swapped in or out.
 };
@@ -66,8 +68,9 @@ struct Preemption {
   friend bool operator==(const Preemption&, const Preemption&) = default;
 };
 
-/// Seconds of waiting that swapping an engine out and in again causes: (swap_out + swap_in) *
-/// (1 + queue * (1 + oldest_wait / ageing)). Idle ones cost their swaps alone.
+/// Seconds of waiting that swapping an engine out and in again causes. An idle one costs its worth,
+/// or where that is not known its swaps. One with requests surely comes back:
+///   max(swap_out + swap_in, worth) * (1 + queue * (1 + oldest_wait / ageing)).
 [[nodiscard]] double preemption_cost(const SwapCandidate& candidate, Duration ageing);
 
 /// Whom to swap out so that `missing` pages come free on each device named there (SwapServeLLM,

@@ -66,6 +66,20 @@ TEST(SwapVictims, QueuesAndTheirAgeCost) {
   EXPECT_EQ(choose({busy, engine(2, 20, 0, 9s), engine(3, 20, 0, 8s)}, 40).victims, models({3, 2}));
 }
 
+TEST(SwapVictims, AnIdleOneCostsItsWorthAndOneWithRequestsSurelyComesBack) {
+  SwapCandidate one = engine(1, 40, 0, 1s);
+  one.worth = 2.5;
+  EXPECT_DOUBLE_EQ(preemption_cost(one, 10s), 2.5);
+  SwapCandidate other = engine(2, 40, 0, 9s);
+  other.worth = 2;
+  EXPECT_EQ(choose({one, other}, 40).victims, models({2})) << "though it was used later";
+  other.queue = 1;
+  EXPECT_DOUBLE_EQ(preemption_cost(other, 10s), 7 * 2);
+  EXPECT_EQ(choose({one, other}, 40).victims, models({1}));
+  other.worth = 8;
+  EXPECT_DOUBLE_EQ(preemption_cost(other, 10s), 8 * 2);
+}
+
 TEST(SwapVictims, AmongEqualsTheLeastRecentlyUsed) {
   EXPECT_EQ(choose({engine(1, 40, 0, 9s), engine(2, 40, 0, 3s), engine(3, 40, 0, 5s)}, 40).victims,
             models({2}));

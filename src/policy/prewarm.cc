@@ -68,9 +68,10 @@ class RoomLacking {
 
 /// PrewarmVariant::kRoomiest.
 std::optional<FoundGroup> find_roomiest(const ReplicaMap& map, const GroupWant& want) {
-  HEDDLE_CHECK((want.devices == 1) == want.blocks.empty());
+  HEDDLE_CHECK(want.devices == 1 || !want.blocks.empty());
   std::vector<std::vector<ReplicaMap::Index>> groups = want.blocks;
-  for (ReplicaMap::Index device = 0; want.devices == 1 && device < map.devices().size(); ++device) {
+  const std::size_t any = want.blocks.empty() ? map.devices().size() : 0;
+  for (ReplicaMap::Index device = 0; device < any; ++device) {
     groups.push_back({device});
   }
   std::optional<std::pair<std::tuple<Instant, std::int64_t>, FoundGroup>> best;

@@ -70,6 +70,8 @@ def parse(arguments=None):
     answer("--silent-while", metavar="FILE", help="nothing is answered while this file exists")
     sleep = parser.add_argument_group("sleep").add_argument
     sleep("--no-sleep", action="store_true", help="404, as engines without the call")
+    sleep("--sleep-after", type=float, default=0, help="seconds that it takes to fall asleep")
+    sleep("--wake-after", type=float, default=0, help="seconds that it takes to have its weights again")
     sleep("--fail-sleep", action="store_true", help="500")
     sleep("--fail-wake", action="store_true", help="500")
     sleep("--hang-sleep", action="store_true", help="it never answers")
@@ -258,8 +260,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.error(500, f"{path}: cannot", "server_error")
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
         if waking:
-            self.engine.wake(query.get("tags", TAGS))
+            tags = query.get("tags", TAGS)
+            time.sleep(options.wake_after if "weights" in tags else 0)
+            self.engine.wake(tags)
         else:
+            time.sleep(options.sleep_after)
             self.engine.sleep(int(query.get("level", ["1"])[0]))
         return self.reply(200, {"status": "sleeping" if self.engine.asleep else "awake"})
 

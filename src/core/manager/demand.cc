@@ -9,6 +9,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/outbox.h"
+#include "core/manager/pages.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -146,16 +147,23 @@ void Demand::learn(DeviceState& device, ModelId id) {
   }
   Duration& known = model.load_times.at(instance.from_host ? 1 : 0);
   known = known == Duration{} ? took : known + from_seconds(kNewest * to_seconds(took - known));
-  if (instance.from_host && took > Duration{}) {
+  if (instance.from_host && took > Duration{} && !model.external()) {
     const double rate = static_cast<double>(model.config.image_bytes) / to_seconds(took);
     device.load_rate += (device.load_rate == 0 ? 1 : kNewest) * (rate - device.load_rate);
   }
 }
 
-void Demand::count_waste(ModelId id, const Instance& instance) {
-  if (instance.why == LoadReason::kForecast && !instance.used) {
-    state_.models.at(asked(state_, id)).wasted_bytes += state_.models.at(id).config.image_bytes;
+void Demand::count_waste(DeviceId device_id, ModelId id) {
+  const DeviceState& device = state_.devices.at(device_id);
+  const Instance& instance = device.instances.at(id);
+  if (instance.why != LoadReason::kForecast || instance.used) {
+    return;
   }
+  const ModelState& model = state_.models.at(id);
+  state_.models.at(asked(state_, id)).wasted_bytes +=
+      model.external()
+          ? static_cast<std::uint64_t>(pages_of(state_, device, id)) * device.config.page_bytes
+          : model.config.image_bytes;
 }
 
 void Demand::turn_window() {

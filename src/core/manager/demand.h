@@ -23,11 +23,11 @@ class Demand {
   void observe_warm(ModelId model, Duration ttft, std::optional<Duration> tpot);
   /// Counts how the first request of a model that had none finds it.
   void count_start(ModelId model);
-  /// All weights of the instance are there: learns what loads take. Of a sharded model that is
-  /// learnt where all shards of the group were begun together.
+  /// All weights of the instance are there, or the engine serves: learns what loads take. Of a
+  /// sharded model that is learnt where all shards of the group were begun together.
   void learn_load(DeviceId device, ModelId model);
-  /// The instance is gone; what was prewarmed and not used was wasted.
-  void count_waste(ModelId model, const Instance& instance);
+  /// The instance goes, or is suspended; what was prewarmed and not used was wasted.
+  void count_waste(DeviceId device, ModelId model);
   /// When a window is over, all models' loads in it are known and the next can be forecast.
   void turn_window();
   /// Requests of the model in the system, as a time average of the last periods.

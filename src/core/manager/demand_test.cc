@@ -123,20 +123,37 @@ TEST(Demand, AGroupsLoadIsLearntWhereAllItsShardsWereBegunTogether) {
   EXPECT_EQ(apart.model(kGroup).load_times[0], 0s) << "only a part of it was loaded";
 }
 
+TEST(Demand, AnEngineIsLearntToStartAndToComeBack) {
+  TestState core;
+  core.add_engine();
+  core.load(kEngine);
+  core.pass(9s);
+  core.demand.learn_load(kDevice, kEngine);
+  EXPECT_EQ(core.model(kEngine).load_times[0], 9s);
+  core.residency.serve(kDevice, kEngine);
+  core.residency.suspend(kDevice, kEngine, 2);
+  core.load(kEngine);
+  core.pass(1s);
+  core.demand.learn_load(kDevice, kEngine);
+  EXPECT_EQ(core.model(kEngine).load_times[0], 9s);
+  EXPECT_EQ(core.model(kEngine).load_times[1], 1s);
+  EXPECT_EQ(core.device().load_rate, 0) << "of weights that says nothing";
+}
+
 TEST(Demand, WhatWasPrewarmedAndNotUsedWasWasted) {
   TestState core(2);
   core.add_group();
   core.load(kA, kDevice, LoadReason::kForecast);
-  core.demand.count_waste(kA, core.at(kA));
+  core.demand.count_waste(kDevice, kA);
   EXPECT_EQ(core.model(kA).wasted_bytes, core.model(kA).config.image_bytes);
   core.at(kA).used = true;
-  core.demand.count_waste(kA, core.at(kA));
+  core.demand.count_waste(kDevice, kA);
   core.load(kB);
-  core.demand.count_waste(kB, core.at(kB));
+  core.demand.count_waste(kDevice, kB);
   EXPECT_EQ(core.model(kA).wasted_bytes, core.model(kA).config.image_bytes);
   EXPECT_EQ(core.model(kB).wasted_bytes, 0U) << "somebody had asked for it";
   core.stage(kShard);
-  core.demand.count_waste(kShard, core.at(kShard, kOther));
+  core.demand.count_waste(kOther, kShard);
   EXPECT_EQ(core.model(kGroup).wasted_bytes, core.model(kShard).config.image_bytes)
       << "the whole model is listed";
 }

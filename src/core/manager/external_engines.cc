@@ -120,6 +120,7 @@ void ExternalEngines::serves(const Parts& core, const Instance& engine, const En
   model.learned_pages = said.held_pages;
   core.residency.hold_pages(said.device, said.model, said.held_pages);
   if (engine.is<Loading>()) {
+    core.demand.learn_load(said.device, said.model);
     core.devices.accepted(said.device);
     core.attempts.succeeded(said.model);
   } else if (engine.is<Evicting>()) {

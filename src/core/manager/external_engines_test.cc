@@ -152,6 +152,34 @@ TEST(ManagerEngines, ABusyEngineIsFrozenWithItsRequestsAndTheyGoOnLater) {
   EXPECT_EQ(bench.core.models()[0].requests_running, 2);
 }
 
+// Three engines of 9 pages, of which the device holds two; which of them is frozen for the third.
+TEST(ManagerEngines, TheEngineWhoseRequestsHaveRunForLongIsSparedThoughItHasFewer) {
+  for (const bool old : {false, true}) {
+    EngineBench bench;
+    bench.configuration.models[2] = bench.configuration.models[1];
+    bench.configuration.models[2].id = kOwn;
+    for (ManagerModel& model : bench.configuration.models) {
+      model.footprints[kDevice].image_pages = 9;
+    }
+    bench.tell(bench.configuration);
+    for (const ModelId model : {kA, kB}) {
+      bench.arrive(model.value(), model);
+      bench.engine_says(model, EngineNews::kServing, 9);
+    }
+    bench.after(old ? 40s : 4s);
+    bench.arrive(3, kB);
+    if (old) {
+      bench.finish(2);  // What b runs has come a moment ago.
+      bench.arrive(4, kB);
+    }
+    bench.arrive(5, kOwn);
+    bench.after(1s);
+    const auto frozen = bench.after(2s);
+    ASSERT_NE(find<EvictFrom>(frozen), nullptr);
+    EXPECT_EQ(find<EvictFrom>(frozen)->model, old ? kB : kA);
+  }
+}
+
 TEST(ManagerEngines, OneThatCannotBeFrozenIsWaitedFor) {
   EngineBench bench;
   bench.configuration.models[0].external = ExternalModel{};

@@ -14,6 +14,9 @@ constexpr std::int64_t kResidenceSwaps = policy::PreemptionOptions{}.residence_s
 
 constexpr unsigned kModelBits = 32;
 
+/// A burst may go on after so long in which its model bore it.
+constexpr Duration kCalm = std::chrono::seconds(30);
+
 }  // namespace
 
 policy::ReplicaId replica_id(DeviceId device, ModelId model) {
@@ -69,6 +72,10 @@ std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader
 
 bool displaces(const ModelState& model, ModelId other) {
   return std::binary_search(model.config.displaces.begin(), model.config.displaces.end(), other);
+}
+
+bool was_short(const State& state, const ModelState& model) {
+  return model.unborne_at && state.now - *model.unborne_at <= kCalm;
 }
 
 bool stays(const State& state, const ModelState& model) {

@@ -37,6 +37,9 @@ namespace heddle::core::manager {
 /// Whether `other` cannot stay when `model` comes.
 [[nodiscard]] bool displaces(const ModelState& model, ModelId other);
 
+/// Whether a moment ago it had more requests than its instances bear: it has none to spare.
+[[nodiscard]] bool was_short(const State& state, const ModelState& model);
+
 /// Whether it never leaves for another model.
 [[nodiscard]] bool stays(const State& state, const ModelState& model);
 

@@ -55,6 +55,17 @@ std::int64_t pages_of(const DeviceState& device,
          std::max(kv, footprint->min_kv_pages);
 }
 
+std::int64_t pages_to_come(const State& state, const DeviceState& device, ModelId id) {
+  const ModelState& model = state.models.at(id);
+  if (!model.external()) {
+    return policy::pages_to_load(*model.need_on(device));
+  }
+  const auto here = device.instances.find(id);
+  const bool stands_by = here != device.instances.end() && here->second.is<Suspended>();
+  return std::max<std::int64_t>(
+      engine_pages(model, device.config.id) - (stands_by ? here->second.kv_pages : 0), 1);
+}
+
 std::int64_t workspace_of(const State& state, const DeviceState& device, ModelId model) {
   const auto found = state.models.find(model);
   if (found == state.models.end()) {

@@ -22,6 +22,12 @@ namespace heddle::core::manager {
                                     const Instance* instance,
                                     std::int64_t workspace = 0);
 
+/// Pages that have to be free for the model to come to the device: of an external engine that
+/// stands by there, what it lacks.
+[[nodiscard]] std::int64_t pages_to_come(const State& state,
+                                         const DeviceState& device,
+                                         ModelId model);
+
 /// The workspace that the model has on the device; 0 of an external engine, or of no model.
 [[nodiscard]] std::int64_t workspace_of(const State& state,
                                         const DeviceState& device,

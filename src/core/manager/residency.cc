@@ -83,12 +83,14 @@ void Residency::begin_load(DeviceId device_id,
   DeviceState& device = state_.devices.at(device_id);
   ModelState& state = state_.models.at(model);
   Instance& instance = device.instances[model];
+  const bool stood_by = instance.is<Suspended>();
   instance.stage_ = Loading{};
   instance.part_ = part;
   changed(device_id, model);
   instance.why = why;
   instance.load_began = state_.now;
-  instance.from_host = state.cached_at(host_of(device_id));
+  instance.from_host = stood_by || state.cached_at(host_of(device_id));
+  instance.used = !instance.in_flight.empty();
   instance.fetched = to_fetch(state, host_of(device_id)) > 0;
   instance.peers = fetch_peers(state_, model, host_of(device_id));
   ++state.loads[static_cast<std::size_t>(why)];
@@ -270,6 +272,10 @@ void Residency::count_eviction(DeviceId device, ModelId model) {
 
 void Residency::suspend(DeviceId device, ModelId model, std::int64_t held_pages) {
   Instance& engine = instance(device, model);
+  if (!engine.is<Loading>()) {  // Else it did not come.
+    demand_.count_waste(device, model);
+  }
+  engine.why = LoadReason::kRequest;
   engine.stage_ = Suspended{};
   engine.kv_pages = held_pages;
   changed(device, model);
@@ -286,7 +292,7 @@ void Residency::lose(DeviceId device, ModelId model) {
   for (const RequestId id : std::set<RequestId>(here.in_flight)) {
     queues_.requeue(id);
   }
-  demand_.count_waste(model, here);
+  demand_.count_waste(device, model);
   forget(device, model);
 }
 

@@ -4,16 +4,6 @@
 #include "core/manager/index.h"
 
 namespace heddle::core::manager {
-namespace {
-
-/// A burst may go on after so long in which nobody was late.
-constexpr Duration kCalm = std::chrono::seconds(30);
-
-}  // namespace
-
-bool was_short(const State& state, const ModelState& model) {
-  return model.unborne_at && state.now - *model.unborne_at <= kCalm;
-}
 
 void Shortages::heard(DeviceId device, const DeviceReport& report) {
   count(device);

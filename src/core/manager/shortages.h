@@ -31,7 +31,4 @@ class Shortages {
   State& state_;
 };
 
-/// Whether a moment ago the model had more requests than its instances bear: it has none to spare.
-[[nodiscard]] bool was_short(const State& state, const ModelState& model);
-
 }  // namespace heddle::core::manager

@@ -117,7 +117,8 @@ struct ModelState {
   // Written by Tickets.
   std::map<TicketId, Instant> loads_asked{};
   std::map<TicketId, EvictionReason> unloads_asked{};
-  bool sent_away = false;  ///< It was unloaded on purpose; nobody has asked for it since.
+  bool sent_away = false;     ///< It was unloaded on purpose; nobody has asked for it since.
+  std::int64_t idle_in = -1;  ///< The window in which it was unloaded for being idle; -1: none.
 
   // Written by LoadAttempts.
   std::int32_t failures = 0;  ///< Loads that failed in a row.
@@ -131,7 +132,8 @@ struct ModelState {
   Instant last_used{};
   Instant last_arrival{};
   policy::DemandMeter demand;
-  /// To load all its weights, lately, from disk and from the host cache; 0: not measured.
+  /// To load all its weights, lately, from disk and from the host cache; 0: not measured. Of an
+  /// external engine: to start it, and to bring it back from where it stood by.
   std::array<Duration, 2> load_times{};
   std::array<std::uint64_t, kStartKinds> starts{};
   std::uint64_t wasted_bytes = 0;
@@ -151,7 +153,7 @@ struct ModelState {
 
   // Of an external engine. Written by ExternalEngines.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.
-  Duration swap_out{};             ///< As last heard.
+  Duration swap_out{};             ///< As last heard; 0: not known.
   Duration swap_in{};
   std::size_t frozen = 0;  ///< Requests that stand still with it.
 
@@ -244,10 +246,10 @@ class Instance {
   std::map<RequestId, Instant> owes{};
 
   // Written by Residency, as the stage is.
-  LoadReason why = LoadReason::kRequest;  ///< It was brought in.
+  LoadReason why = LoadReason::kRequest;  ///< It was brought in; nothing of what stands by.
   Instant load_began{};
   Instant serving_since{};
-  bool from_host = false;       ///< The host cache had its image as its load began.
+  bool from_host = false;       ///< The host cache had its image as its load began, or it stood by.
   bool fetched = false;         ///< Its host had to fetch the files first,
   std::vector<HostId> peers{};  ///< from the caches of these, as far as they give them.
   bool complete = false;        ///< All its weights are there.

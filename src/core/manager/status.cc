@@ -231,6 +231,21 @@ void check_requests(const State& state) {
 
 }  // namespace
 
+namespace {
+
+/// When somebody used it last or, where that is later and nobody has used it since, it came by
+/// forecast: how long it may be idle counts from then.
+Instant last_used(const ModelState& model) {
+  Instant last = model.last_used;
+  for (const Spot& spot : model.spots) {
+    const bool expected = spot.instance->why == LoadReason::kForecast && !spot.instance->used;
+    last = expected ? std::max(last, spot.instance->serving_since) : last;
+  }
+  return last;
+}
+
+}  // namespace
+
 std::vector<ModelStatus> model_statuses(const State& state) {
   std::vector<ModelStatus> statuses;
   for (const auto& [id, model] : state.models) {
@@ -252,7 +267,7 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .kv_again_tokens = model.kv_again_tokens,
                        .objectives = model.objectives(),
                        .demand = demand_status(model),
-                       .last_used = model.last_used,
+                       .last_used = last_used(model),
                        .failure = model.failure};
     add_instances(state, id, status);
     add_shards(state, model, status);

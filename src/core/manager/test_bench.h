@@ -29,7 +29,10 @@ inline const std::vector<policy::KvGroup> kKv{{.tokens_per_block = 4, .blocks_pe
 class Bench {
  public:
   /// The devices do nothing by themselves: the test says what their workers and engines say.
-  explicit Bench(Configure configure) : configuration(std::move(configure)) { start(); }
+  explicit Bench(Configure configure, Instant begins = Instant(100s))
+      : now(begins), configuration(std::move(configure)) {
+    start();
+  }
 
   /// Models a, b and c, on devices that do at once what they are told; 20 pages each hold two.
   Bench(int devices, PlannerOptions planner, std::int64_t batch = 4) : acts(true) {

@@ -38,18 +38,24 @@ void Tickets::ask(const AdminLoad& load) {
   ModelState& model = state_.models.at(load.model);
   model.loads_asked.emplace(load.ticket, state_.now);
   model.sent_away = false;
+  model.idle_in = -1;
   reindex(state_, load.model);
 }
 
 void Tickets::ask(const AdminUnload& unload) {
   ModelState& model = state_.models.at(unload.model);
   model.unloads_asked.emplace(unload.ticket, unload.why);
-  model.sent_away = true;
+  if (unload.why == EvictionReason::kIdle) {
+    model.idle_in = state_.options.planner.calendar.window_at(state_.now);
+  } else {
+    model.sent_away = true;
+  }
   reindex(state_, unload.model);
 }
 
 void Tickets::welcome(ModelId model) {
   state_.models.at(model).sent_away = false;
+  state_.models.at(model).idle_in = -1;
 }
 
 void Tickets::answer() {

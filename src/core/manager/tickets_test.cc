@@ -96,6 +96,22 @@ TEST(Tickets, WhatWasUnloadedStaysAwayUntilSomebodyAsksForIt) {
   EXPECT_FALSE(core.model(kA).sent_away);
 }
 
+TEST(Tickets, WhatWasIdleForTooLongIsNotedByTheWindowUntilSomebodyAsksForIt) {
+  TestState core;
+  const auto idle = [&](std::uint64_t ticket) {
+    core.tickets.ask(
+        AdminUnload{.ticket = TicketId(ticket), .model = kA, .why = EvictionReason::kIdle});
+  };
+  idle(1);
+  EXPECT_FALSE(core.model(kA).sent_away);
+  EXPECT_EQ(core.model(kA).idle_in, 10) << "100 s are over, and a window takes 10 s";
+  core.tickets.welcome(kA);
+  EXPECT_EQ(core.model(kA).idle_in, -1);
+  idle(2);
+  core.tickets.ask(AdminLoad{.ticket = TicketId(3), .model = kA});
+  EXPECT_EQ(core.model(kA).idle_in, -1);
+}
+
 TEST(Tickets, OperatorsHearWhyAModelCannotBeHad) {
   TestState core;
   core.tickets.ask(AdminLoad{.ticket = TicketId(1), .model = kA});

@@ -1,13 +1,14 @@
 #include "core/manager/value.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <span>
 
 #include "base/units.h"
 #include "core/manager/groups.h"
 #include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
-#include "core/manager/shortages.h"
 #include "policy/autoscale.h"
 #include "policy/kv_pressure.h"
 #include "policy/value.h"
@@ -54,10 +55,53 @@ double needed_beside(const State& state,
              : 0;
 }
 
+/// What has to leave first is gone when it is next looked at.
+Duration with_look(Duration leaving, const State& state) {
+  return leaving > Duration{} ? leaving + state.options.planner.period : leaving;
+}
+
+/// The first of these that is known.
+Duration first_known(std::initializer_list<Duration> times) {
+  for (const Duration time : times) {
+    if (time > Duration{}) {
+      return time;
+    }
+  }
+  return kEngineStart;
+}
+
+/// Whether this window or the next is forecast to have requests of the model.
+bool somebody_may_ask(const State& state, const ModelState& model) {
+  const policy::Calendar& calendar = state.options.planner.calendar;
+  const policy::Forecast& forecast =
+      model.demand.expected_within(calendar.window, state.now, calendar);
+  return forecast.load.peak > 0 || forecast.asked().value_or(0) > 0;
+}
+
+/// load_time() of an external engine.
+Duration engine_time(const ModelState& model, const DeviceState& device) {
+  const auto& [start, back] = model.load_times;
+  return device.instances.contains(model.config.id) ? first_known({model.swap_in, back, start})
+                                                    : first_known({start, model.swap_in});
+}
+
+/// What losing an idle external engine is expected to cost [s].
+double engine_worth(const State& state, const DeviceState& device, ModelId id) {
+  if (!state.options.planner.value) {
+    return 0;
+  }
+  const ModelState& model = state.models.at(id);
+  const Duration ttft = std::max<Duration>(model.objectives().ttft, 1ms);
+  return policy::worth({.needed = 1, .without = model.swap_out, .ttft = ttft}) +
+         policy::worth({.needed = needed(state, model, expected(state, model, device)),
+                        .without = load_time(state, model, device),
+                        .ttft = ttft});
+}
+
 /// What losing an idle instance of a whole model is expected to cost [s].
 double model_worth(const State& state, const DeviceState& device, ModelId id) {
   const ModelState& model = state.models.at(id);
-  if (!state.options.planner.value || model.external()) {
+  if (!state.options.planner.value) {
     return 0;
   }
   std::int64_t others = 0;
@@ -89,6 +133,9 @@ bool active(const State& state, const ModelState& model) {
 }
 
 Duration load_time(const State& state, const ModelState& model, const DeviceState& device) {
+  if (model.external()) {
+    return engine_time(model, device);
+  }
   const HostId host = host_of(device.config.id);
   const Duration measured = model.load_times.at(model.cached_at(host) ? 1 : 0);
   const double rate = device.load_rate > 0 ? device.load_rate : kLoadRate;
@@ -101,6 +148,9 @@ Duration load_time(const State& state, const ModelState& model, const DeviceStat
 }
 
 Duration LoadTimes::on(const DeviceState& device) const {
+  if (model_.external()) {
+    return engine_time(model_, device);
+  }
   const HostId host = host_of(device.config.id);
   const bool measured = model_.load_times.at(model_.cached_at(host) ? 1 : 0) > Duration{};
   const std::pair key(host, measured ? 0.0 : device.load_rate);
@@ -111,26 +161,55 @@ Duration LoadTimes::on(const DeviceState& device) const {
   return time_;
 }
 
+Duration leaving_time(const State& state, const DeviceState& device, ModelId model) {
+  Duration longest{};
+  if (!device.mixed) {
+    return longest;
+  }
+  for (const auto& [id, instance] : device.instances) {
+    const ModelState& other = state.models.at(id);
+    if (id != model && other.external() && !instance.is<Suspended>()) {
+      longest = std::max(longest, other.swap_out);
+    }
+  }
+  return longest;
+}
+
+Duration lead(const State& state, const ModelState& model, const DeviceState& device) {
+  return load_time(state, model, device) +
+         with_look(leaving_time(state, device, model.config.id), state) +
+         state.options.planner.period;
+}
+
 Duration lead(const State& state) {
   Duration longest{};
+  Duration leaving{};
   for (const auto& [id, model] : state.models) {
-    if (!model.external() && !model.footprints.empty()) {
+    if (model.external()) {
+      leaving = std::max(leaving, model.swap_out);
+      const bool awaited = somebody_may_ask(state, model);
+      for (const Seat& seat : awaited ? model.footprints.seats() : std::span<const Seat>{}) {
+        longest = std::max(longest, load_time(state, model, state.devices.at(seat.device)));
+      }
+    } else if (!model.footprints.empty()) {
       const DeviceState& device = state.devices.at(model.footprints.first_device());
       longest = std::max(longest, load_time(state, model, device));
     }
   }
-  return longest + state.options.planner.period;
+  return longest + with_look(leaving, state) + state.options.planner.period;
 }
 
 const policy::Forecast& expected(const State& state,
                                  const ModelState& model,
                                  const DeviceState& device) {
-  const PlannerOptions& planner = state.options.planner;
   return model.demand.expected_within(
-      load_time(state, model, device) + planner.period, state.now, planner.calendar);
+      lead(state, model, device), state.now, state.options.planner.calendar);
 }
 
 double worth(const State& state, const DeviceState& device, ModelId model) {
+  if (state.models.at(model).external()) {
+    return engine_worth(state, device, model);
+  }
   const Instance& instance = device.instances.at(model);
   const DeviceId leader = instance.part().leader.value_or(device.config.id);
   const ModelId all = whole(state, model);

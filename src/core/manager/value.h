@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -12,6 +13,8 @@ namespace heddle::core::manager {
 
 /// Of weights [bytes/s], until a load was measured.
 inline constexpr double kLoadRate = 1e9;
+/// Of an external engine, until a start was measured: llama.cpp takes seconds, vLLM a minute.
+inline constexpr Duration kEngineStart = std::chrono::seconds(30);
 
 /// The instance has requests, or its model has some that wait.
 [[nodiscard]] bool busy(const State& state, ModelId model, const Instance& instance);
@@ -21,6 +24,8 @@ inline constexpr double kLoadRate = 1e9;
 
 /// From the tier that its weights are in now to their last byte; as measured, else as its bytes
 /// take that other models' took. Where the host has to fetch them first, no less than that takes.
+/// Of an external engine that is there: to bring it back, as its host measured it; of any other to
+/// start it; else kEngineStart.
 [[nodiscard]] Duration load_time(const State& state,
                                  const ModelState& model,
                                  const DeviceState& device);
@@ -38,7 +43,14 @@ class LoadTimes {
   mutable Duration time_{};
 };
 
-/// The longest time before a window in which something may have to be done for it.
+/// Until what may be in the way has left: the longest swap out of an external engine that runs
+/// there beside the model.
+[[nodiscard]] Duration leaving_time(const State& state, const DeviceState& device, ModelId model);
+
+/// How long before a window something may have to be done for the model to be on the device in
+/// time.
+[[nodiscard]] Duration lead(const State& state, const ModelState& model, const DeviceState& device);
+/// The longest of these.
 [[nodiscard]] Duration lead(const State& state);
 
 /// What is expected of the model by the time that it could be on the device.
@@ -47,8 +59,9 @@ class LoadTimes {
                                                const DeviceState& device);
 
 /// What losing this instance is expected to cost [s]: of a shard, what its group is worth. Of
-/// several instances of a model only the forecast can want the last ones. 0 of an external engine,
-/// and where PlannerOptions::value is off.
+/// several instances of a model only the forecast can want the last ones. Losing an external engine
+/// costs its swap out, which whoever takes its place waits for, and its return, if it is needed. 0
+/// where PlannerOptions::value is off.
 [[nodiscard]] double worth(const State& state, const DeviceState& device, ModelId model);
 
 /// Until all shards are there, were those loaded now that are not; they are loaded at once.

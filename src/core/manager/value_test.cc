@@ -59,12 +59,67 @@ TEST(Value, ALoadTakesWhatItTookElseWhatItsBytesTake) {
   EXPECT_GT(load_time(core.state, core.model(kB), core.device()), 0s);
 }
 
-TEST(Value, TheLeadIsTheLongestLoadOfAModelOfOursAndAPeriod) {
+TEST(Value, AnEngineComesBackAsItsHostMeasuredAndStartsAsWasSeen) {
   TestState core;
   core.add_engine();
+  ModelState& engine = core.model(kEngine);
+  const auto takes = [&] { return load_time(core.state, engine, core.device()); };
+  EXPECT_EQ(takes(), kEngineStart);
+  engine.swap_in = 2s;
+  EXPECT_EQ(takes(), 2s);
+  engine.load_times = {9s, 3s};
+  EXPECT_EQ(takes(), 9s) << "it has to be started";
+  core.serve(kEngine);
+  EXPECT_EQ(takes(), 2s);
+  core.residency.suspend(kDevice, kEngine, 1);
+  EXPECT_EQ(takes(), 2s);
+  engine.swap_in = 0s;
+  EXPECT_EQ(takes(), 3s);
+  engine.load_times[1] = 0s;
+  EXPECT_EQ(takes(), 9s) << "no sooner than that";
+  EXPECT_EQ(LoadTimes(core.state, engine).on(core.device()), 9s);
+}
+
+/// Somebody asked for the engine in all windows so far.
+void expect_engine(TestState& core) {
+  core.add_engine();
+  LoadRemembered remembered{.model = kEngine};
+  for (std::int64_t window = 0; window < 10; ++window) {
+    remembered.windows.emplace_back(window, policy::Load{.mean = 0.5, .peak = 1});
+  }
+  core.demand.remember(remembered);
+}
+
+TEST(Value, TheLeadIsTheLongestLoadAndAPeriodWithEnginesThatAreExpected) {
+  TestState core;
+  expect_engine(core);
   core.model(kA).load_times[0] = 5s;
-  core.model(kEngine).load_times[0] = 9s;
+  core.model(kEngine).load_times[0] = 4s;
   EXPECT_EQ(lead(core.state), 5500ms);
+  core.model(kEngine).load_times[0] = 9s;
+  EXPECT_EQ(lead(core.state), 9500ms);
+  TestState unused;
+  unused.add_engine();
+  unused.model(kA).load_times[0] = 5s;
+  unused.model(kEngine).load_times[0] = 9s;
+  EXPECT_EQ(lead(unused.state), 5500ms) << "nothing is to be done for the engine";
+}
+
+TEST(Value, WhatAnEngineInTheWayTakesToLeaveIsPartOfTheLead) {
+  TestState core;
+  expect_engine(core);
+  core.model(kA).load_times[0] = 5s;
+  core.model(kEngine).load_times[0] = 4s;
+  core.model(kEngine).swap_out = 2s;
+  EXPECT_EQ(lead(core.state), 8s) << "it is seen to have left at the next look";
+  EXPECT_EQ(lead(core.state, core.model(kA), core.device()), 5500ms) << "it is not there";
+  core.serve(kEngine);
+  reindex(core.state);
+  EXPECT_EQ(leaving_time(core.state, core.device(), kA), 2s);
+  EXPECT_EQ(lead(core.state, core.model(kA), core.device()), 8s);
+  EXPECT_EQ(leaving_time(core.state, core.device(), kEngine), 0s);
+  core.residency.suspend(kDevice, kEngine, 1);
+  EXPECT_EQ(leaving_time(core.state, core.device(), kA), 0s);
 }
 
 /// A model that is asked for every two seconds, on the first device, and values that count.
@@ -97,14 +152,53 @@ TEST(Value, OfSeveralInstancesOnlyAForecastCanWantTheLast) {
   EXPECT_GT(worth(core.state, core.device(), kA), 0) << "the other leaves";
 }
 
-TEST(Value, WithoutValuesAndOfEnginesNothingIsWorthAnything) {
+TEST(Value, WithoutValuesNothingIsWorthAnything) {
   Used without(false);
+  without.add_engine();
+  without.serve(kEngine);
+  without.model(kEngine).swap_out = 1s;
   EXPECT_EQ(worth(without.state, without.device(), kA), 0);
-  Used core;
+  EXPECT_EQ(worth(without.state, without.device(), kEngine), 0);
+}
+
+TEST(Value, AnEngineIsWorthItsSwapOutAndItsReturnAsOftenAsItIsNeeded) {
+  TestState core(1, {.value = true});
   core.add_engine();
   core.serve(kEngine);
-  core.finish(core.run(kEngine));
-  EXPECT_EQ(worth(core.state, core.device(), kEngine), 0);
+  ModelState& engine = core.model(kEngine);
+  engine.config.slo.ttft = 100ms;  // Each wait counts in full.
+  engine.swap_out = 2s;
+  engine.swap_in = 5s;
+  const auto now = [&] { return worth(core.state, core.device(), kEngine); };
+  for (int i = 0; i < 10; ++i) {
+    core.finish(core.run(kEngine));
+    core.pass(1s);
+  }
+  EXPECT_GT(now(), 6.9) << "it is asked for all the time";
+  EXPECT_LE(now(), 7);
+  core.pass(60s);
+  EXPECT_LT(now(), 3);
+  core.pass(1000h);
+  EXPECT_NEAR(now(), 2, 0.01) << "nobody asks for it any more";
+}
+
+TEST(Value, AnEngineAndAModelOfOursThatAreNeededAlikeAreWorthWhatTheirReturnTakes) {
+  TestState core(1, {.value = true});
+  core.add_engine();
+  core.serve(kEngine);
+  core.serve(kA);
+  for (const ModelId each : {kA, kEngine}) {
+    core.model(each).config.slo.ttft = 100ms;
+    core.model(each).load_times = {5s, 5s};
+  }
+  for (int i = 0; i < 10; ++i) {
+    for (const ModelId each : {kA, kEngine}) {
+      core.finish(core.run(each));
+    }
+    core.pass(3s);
+  }
+  EXPECT_NEAR(
+      worth(core.state, core.device(), kEngine), worth(core.state, core.device(), kA), 1e-9);
 }
 
 TEST(Value, AShardIsWorthItsGroupAndNothingWithoutTheOthers) {

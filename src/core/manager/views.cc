@@ -13,6 +13,18 @@
 namespace heddle::core::manager {
 namespace {
 
+/// How long the oldest of the requests has waited or run that run there or wait for the model.
+Duration oldest_wait(const State& state, const ModelState& users, const Instance& instance) {
+  Instant oldest = state.now;
+  for (const RequestId request : instance.in_flight) {
+    oldest = std::min(oldest, state.requests.at(request).arrived);
+  }
+  for (const auto& [key, request] : users.waiting) {
+    oldest = std::min(oldest, state.requests.at(request).arrived);
+  }
+  return state.now - oldest;
+}
+
 /// An external engine as a victim for `wanted`. One that stands by can only give up what it still
 /// holds, and only by being ended, which its requests would not survive.
 policy::ResidentView engine_view(const State& state,
@@ -26,6 +38,7 @@ policy::ResidentView engine_view(const State& state,
   return {.model = id,
           .pages = pages_of(state, device, id),
           .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+          .oldest_wait = oldest_wait(state, model, instance),
           .last_used = model.last_used,
           .serving_since = instance.serving_since,
           .min_residence = residence(model, instance),
@@ -52,6 +65,7 @@ policy::ResidentView resident_view(const State& state,
           .pages =
               alone ? device.config.pages : pages_of(device, state.models.at(id), &here, workspace),
           .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
+          .oldest_wait = device.mixed ? oldest_wait(state, users, instance) : Duration{},
           .last_used = users.last_used,
           .serving_since = instance.serving_since,
           .min_residence = model.config.min_residence,
@@ -66,9 +80,7 @@ policy::ResidentView resident_view(const State& state,
 
 void weigh(const State& state, const DeviceState& device, policy::PlacementDevice& view) {
   for (policy::ResidentView& resident : view.residents) {
-    if (!state.models.at(resident.model).external()) {
-      resident.worth = worth(state, device, resident.model);
-    }
+    resident.worth = worth(state, device, resident.model);
   }
 }
 
@@ -88,15 +100,10 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
   const bool present = there && !stands_by && staged(device, wanted) == nullptr;
   const ModelState& model = state.models.at(wanted);
   const std::int64_t workspace = workspace_of(state, device, wanted);
-  const std::int64_t need =
-      model.external()
-          ? std::max<std::int64_t>(
-                engine_pages(model, device.config.id) - (stands_by ? here->second.kv_pages : 0), 1)
-          : policy::pages_to_load(*model.need_on(device));
   const ModelId all = whole(state, wanted);
   policy::PlacementDevice view{
       .id = device.config.id,
-      .need_pages = need,
+      .need_pages = pages_to_come(state, device, wanted),
       .pages = device.config.pages,
       .free_pages = free_pages(state, device, workspace),
       .available = device.up && (!device.leaving || frozen) && !device.plan && !device.alone &&
@@ -147,9 +154,6 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
   return all;
 }
 
-namespace {
-
-/// Where an external engine stands by, which comes back nowhere else.
 std::optional<DeviceId> standing_by(const State& state, ModelId model) {
   for (const Spot& spot : state.models.at(model).spots) {
     if (spot.instance->is<Suspended>()) {
@@ -158,8 +162,6 @@ std::optional<DeviceId> standing_by(const State& state, ModelId model) {
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Places places_for(const State& state, ModelId id, std::int64_t need) {
   const ModelState& model = state.models.at(id);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/manager/state.h"
@@ -33,6 +34,9 @@ struct Places {
   Duration load_takes{};  ///< The longest time to load it on one of them; where values count.
 };
 [[nodiscard]] Places places_for(const State& state, ModelId model, std::int64_t need);
+
+/// Where an external engine stands by, which comes back nowhere else.
+[[nodiscard]] std::optional<DeviceId> standing_by(const State& state, ModelId model);
 
 /// Whether the model may not run on the device now because another does and they do not share.
 [[nodiscard]] bool blocked(const State& state, const DeviceState& device, ModelId model);

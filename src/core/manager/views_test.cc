@@ -38,6 +38,34 @@ TEST(View, SaysWhatTheModelNeedsWhatIsFreeAndWhoIsInItsWay) {
   EXPECT_FALSE(there.residents[0].in_transition);
 }
 
+TEST(View, SaysHowLongTheOldestRequestOfAnEngineHasWaitedOrRun) {
+  TestState core;
+  core.add_engine();
+  core.serve(kEngine);
+  const auto oldest = [&] {
+    for (const policy::ResidentView& resident : view(core.state, core.device(), kC).residents) {
+      if (resident.model == kEngine) {
+        return resident.oldest_wait;
+      }
+    }
+    return Duration::max();
+  };
+  EXPECT_EQ(oldest(), 0s);
+  const RequestId runs = core.run(kEngine);
+  core.pass(3s);
+  core.wait(kEngine);
+  core.pass(1s);
+  EXPECT_EQ(oldest(), 4s) << "one runs since then";
+  core.finish(runs);
+  EXPECT_EQ(oldest(), 1s) << "and one waits";
+  core.serve(kA);
+  core.run(kA);
+  core.pass(2s);
+  const policy::PlacementDevice there = view(core.state, core.device(), kC);
+  EXPECT_EQ(there.residents.front().model, kA);
+  EXPECT_EQ(there.residents.front().oldest_wait, 2s) << "they are candidates beside each other";
+}
+
 TEST(View, ADeviceIsAvailableForOneThingAtATime) {
   const auto available = [](const TestState& core, ModelId model = kC) {
     return view(core.state, core.state.devices.at(kDevice), model).available;

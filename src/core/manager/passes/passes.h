@@ -53,9 +53,9 @@ void recall(const Parts& core);
 /// and gives models that lack memory another device (Prism; policy/lending.h).
 void lend(const Parts& core);
 
-/// Has requests that wait at an instance go to others of their model that have nobody waiting. Gives
-/// a model with more requests than its instances bear one more once these have waited for as much
-/// as it costs.
+/// Has requests that wait at an instance go to others of their model where nobody waits. Gives a
+/// model with more requests than its instances bear one more once these have waited for as much as
+/// it costs.
 void spread(const Parts& core);
 
 /// Gives models with more load than their instances should bear one more instance; spares one of

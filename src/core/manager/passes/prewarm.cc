@@ -38,12 +38,22 @@ bool in_use(const State& state, ModelId id, const Instance& instance) {
 
 // ---- What lies where ----
 
-/// How an instance of a model of ours stands, as prewarming sees it.
+/// How an instance stands, as prewarming sees it.
 policy::ReplicaState replica_state(const State& state, ModelId id, const Instance& instance) {
   return instance.is<Loading>()      ? policy::ReplicaState::kLoading
          : instance.is<Draining>()   ? policy::ReplicaState::kDraining
          : busy(state, id, instance) ? policy::ReplicaState::kServing
                                      : policy::ReplicaState::kReady;
+}
+
+/// Whether it never leaves for something that is to be prewarmed, or not yet. Bringing an engine
+/// back takes long, so that it stays as it does where requests want its place.
+bool pinned(const State& state, const ModelState& model, const Instance& instance) {
+  const bool settled = model.external()
+                           ? instance.is<Serving>() &&
+                                 state.now >= instance.serving_since + residence(model, instance)
+                           : instance.complete;
+  return stays(state, model) || !settled;
 }
 
 policy::PlacedReplica placed_replica(const State& state,
@@ -58,7 +68,7 @@ policy::PlacedReplica placed_replica(const State& state,
           .devices = {device.config.id},
           .pages = pages_of(state, device, id, workspace),
           .worth = {.score = worth(state, device, id)},
-          .pinned = model.config.pin || !instance.complete,
+          .pinned = pinned(state, model, instance),
           .last_used = std::max(model.last_used, instance.load_began),
           .in_use = in_use(state, id, instance)};
 }
@@ -120,8 +130,9 @@ policy::ReplicaMap replica_map(const State& state) {
     std::int64_t growth = 0;
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = state.models.at(id);
-      if (!model.grouped() && !model.external() && !instance.is<Evicting>()) {
-        growth += busy(state, id, instance) ? instance.kv_peak - instance.kv_pages : 0;
+      if (!model.grouped() && !instance.is<Evicting>() && !instance.is<Suspended>()) {
+        const bool grows = busy(state, id, instance) && !model.external();
+        growth += grows ? instance.kv_peak - instance.kv_pages : 0;
         replicas.push_back(placed_replica(state, device, id, workspace));
       }
     }
@@ -152,11 +163,67 @@ policy::ReplicaMap replica_map(const State& state) {
 
 // ---- What is expected ----
 
+/// Groups of devices that the model may lie on; none of a model of ours that is not sharded.
+std::vector<std::vector<DeviceId>> blocks_of(const State& state, ModelId id) {
+  const ModelState& model = state.models.at(id);
+  std::vector<std::vector<DeviceId>> blocks;
+  for (const auto& [leader, others] : model.config.groups) {
+    std::vector<DeviceId>& devices = blocks.emplace_back();
+    for (const ShardPlace& place : block(state, id, leader)) {
+      devices.push_back(place.device);
+    }
+  }
+  if (model.external()) {
+    const std::optional<DeviceId> only = standing_by(state, id);
+    for (const Seat& seat : model.footprints.seats()) {
+      if (!only || seat.device == *only) {
+        blocks.push_back({seat.device});
+      }
+    }
+  }
+  return blocks;
+}
+
+/// That it needs on each device of its blocks.
+std::int64_t pages_per_device(const State& state, ModelId id) {
+  const ModelState& model = state.models.at(id);
+  if (model.external()) {
+    std::int64_t pages = 1;
+    for (const std::vector<DeviceId>& devices : blocks_of(state, id)) {
+      pages = std::max(pages, pages_to_come(state, state.devices.at(devices.front()), id));
+    }
+    return pages;
+  }
+  std::int64_t pages = pages_beside_workspace(model.footprints.first());
+  for (const auto& [leader, others] : model.config.groups) {
+    for (const ShardPlace& place : block(state, id, leader)) {
+      const ModelState& shard = state.models.at(place.model);
+      pages = std::max(pages, pages_beside_workspace(shard.footprints.at(place.device)));
+    }
+  }
+  return pages;
+}
+
+/// Until it serves there if somebody asks for it now: what an engine needs may have to leave first.
+Duration start_time(const State& state, const ModelState& model, const DeviceState& device) {
+  const Duration load_takes = load_time(state, model, device);
+  if (!model.external()) {
+    return load_takes;
+  }
+  const bool in_the_way =
+      pages_to_come(state, device, model.config.id) > free_pages(state, device) ||
+      std::ranges::any_of(device.instances, [&](const auto& entry) {
+        return displaces(model, entry.first) && !entry.second.template is<Suspended>();
+      });
+  return load_takes + (in_the_way ? leaving_time(state, device, model.config.id) : Duration{});
+}
+
 /// What a model is expected to need beyond the instances that serve.
 policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
-  const DeviceState& device = state.devices.at(model.footprints.first_device());
+  const DeviceState& device =
+      state.devices.at(standing_by(state, id).value_or(model.footprints.first_device()));
   const std::int64_t instances = std::ranges::count_if(
       model.spots, [&](const Spot& spot) { return busy(state, id, *spot.instance); });
   const policy::Forecast& forecast = expected(state, model, device);
@@ -164,17 +231,8 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   const bool hot = core.demand.load(id) >= capacity / 2;
   policy::Load load{.mean = forecast.load.mean,
                     .peak = std::max(forecast.load.mean, forecast.load.peak)};
-  std::int64_t pages = pages_beside_workspace(model.footprints.first());
-  std::vector<std::vector<DeviceId>> blocks;
-  for (const auto& [leader, others] : model.config.groups) {
-    std::vector<DeviceId>& devices = blocks.emplace_back();
-    for (const ShardPlace& place : block(state, id, leader)) {
-      const ModelState& shard = state.models.at(place.model);
-      pages = std::max(pages, pages_beside_workspace(shard.footprints.at(place.device)));
-      devices.push_back(place.device);
-    }
-  }
-  if (model.sharded()) {  // It runs on one block, whatever its load.
+  std::vector<std::vector<DeviceId>> blocks = blocks_of(state, id);
+  if (!blocks.empty()) {  // It runs on one of them, whatever its load.
     load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
   }
   return policy::gate_demand(
@@ -185,13 +243,32 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
        .instances = instances,
        .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
        .blocks = std::move(blocks),
-       .pages_per_device = pages,
-       .load_time = load_time(state, model, device),
+       .pages_per_device = pages_per_device(state, id),
+       .load_time = start_time(state, model, device),
        .hit_time = kHitTime,
        .ttft = model.objectives().ttft},
       forecast,
       hot ? policy::Heat::kHot : policy::Heat::kOther,
       policy::recent_peak(model.demand.history(), state.window, kRecentWindows));
+}
+
+/// Whether an operator, or a limit to how long it may be idle, sent it away. The latter is not for
+/// longer than the window in which that was: it may be back when the next one begins.
+bool kept_away(const State& state, const ModelState& model) {
+  if (model.sent_away || !model.unloads_asked.empty() || model.idle_in < 0) {
+    return model.sent_away || !model.unloads_asked.empty();
+  }
+  const DeviceState& device = state.devices.at(model.footprints.first_device());
+  return state.options.planner.calendar.window_at(state.now + lead(state, model, device)) <=
+         model.idle_in;
+}
+
+/// Whether an external engine is on its way out, or wanted back by requests.
+bool decided_elsewhere(const ModelState& model) {
+  return model.external() &&
+         (model.wanted() || std::ranges::any_of(model.spots, [](const Spot& spot) {
+            return spot.instance->is<Evicting>();
+          }));
 }
 
 std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
@@ -200,8 +277,8 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
   for (const auto& [id, model] : state.models) {
     const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
     const bool whole_model = !model.config.part_of && !model.config.cut_of;
-    if (!model.external() && whole_model && !model.removed && !model.sent_away &&
-        state.now >= model.retry_at && !model.footprints.empty() && !crowded) {
+    if (whole_model && !model.removed && !model.footprints.empty() && !kept_away(state, model) &&
+        state.now >= model.retry_at && !crowded && !decided_elsewhere(model)) {
       demands.push_back(model_demand(core, id));
     }
   }
@@ -214,6 +291,7 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
 struct Leaving {
   std::vector<ShardPlace> at_once{};  ///< Idle; of a staged group, what is in the way.
   std::vector<ShardPlace> groups{};   ///< Led from there, idle; they take their time.
+  std::vector<ShardPlace> engines{};  ///< External ones, idle; these take their time, too.
   double lost = 0;                    ///< Worth of all of these [s].
   bool busy = false;                  ///< One of them is in use by now.
 };
@@ -234,6 +312,10 @@ Leaving leaving_victims(const State& state,
       return leaving;
     }
     leaving.lost += worth(state, device, id);
+    if (state.models.at(id).external()) {
+      leaving.engines.push_back({.model = id, .device = device.config.id});
+      continue;
+    }
     if (state.models.at(id).sharded() && !waits) {
       leaving.groups.push_back({.model = id, .device = device.config.id});
       continue;
@@ -249,6 +331,32 @@ Leaving leaving_victims(const State& state,
   return leaving;
 }
 
+bool lists(const std::vector<ShardPlace>& places, const ShardPlace& place) {
+  return std::ranges::find(places, place) != places.end();
+}
+
+/// What may not be beside what comes leaves, too, whatever room there is.
+void add_displaced(const State& state, const std::vector<ShardPlace>& places, Leaving& leaving) {
+  for (const ShardPlace& place : places) {
+    const DeviceState& device = state.devices.at(place.device);
+    for (const auto& [id, instance] : device.instances) {
+      const ShardPlace other{.model = id, .device = place.device};
+      if (!displaces(state.models.at(place.model), id) || instance.is<Suspended>() ||
+          lists(leaving.engines, other) || lists(leaving.at_once, other)) {
+        continue;
+      }
+      const ModelState& model = state.models.at(id);
+      if (in_use(state, id, instance) || pinned(state, model, instance) ||
+          !instance.is<Serving>() || model.grouped()) {
+        leaving.busy = true;
+        return;
+      }
+      leaving.lost += worth(state, device, id);
+      (model.external() ? leaving.engines : leaving.at_once).push_back(other);
+    }
+  }
+}
+
 /// What is left of groups leaves, too, as far as its room is wanted: the map counts it as free.
 void add_left_over(const State& state, const std::vector<ShardPlace>& places, Leaving& leaving) {
   for (const ShardPlace& place : places) {
@@ -258,13 +366,11 @@ void add_left_over(const State& state, const std::vector<ShardPlace>& places, Le
     for (const ShardPlace& other : leaving.at_once) {
       room += other.device == place.device ? pages_of(state, device, other.model, workspace) : 0;
     }
-    const std::int64_t need =
-        policy::pages_to_load(state.models.at(place.model).footprints.at(place.device));
+    const std::int64_t need = pages_to_come(state, device, place.model);
     for (const auto& [id, instance] : device.instances) {
       const ShardPlace rest{.model = id, .device = place.device};
       if (room < need && whole(state, id) != whole(state, place.model) &&
-          left_over(state, device, id) &&
-          std::count(leaving.at_once.begin(), leaving.at_once.end(), rest) == 0) {
+          left_over(state, device, id) && !lists(leaving.at_once, rest)) {
         room += pages_of(state, device, id, workspace);
         leaving.at_once.push_back(rest);
       }
@@ -294,6 +400,9 @@ void load_ahead(const Parts& core,
       number(forecast.load.mean) + " requests at once expected, " + number(forecast.load.peak) +
       " at most (forecasts are off by " + number(100 * forecast.error) + " %): worth " +
       number(decision.worth.score) + " s of waiting, " + number(leaving.lost) + " s lost for it";
+  if (model.external()) {
+    because += standing_by(state, decision.model) ? "; it stood by" : "; it is started";
+  }
   if (model.sharded()) {
     because += "; " + std::to_string(places.size()) + " of its " +
                std::to_string(gathered(state, decision.model, leader).shards) + " parts";
@@ -331,12 +440,49 @@ std::optional<std::vector<ShardPlace>> missing_places(const State& state,
     if (staged(device, place.model) != nullptr) {
       continue;
     }
-    if (device.instances.contains(place.model)) {
+    const auto here = device.instances.find(place.model);
+    if (here != device.instances.end() && !here->second.is<Suspended>()) {
       return std::vector<ShardPlace>{};  // It is being evicted.
     }
     places.push_back(place);
   }
   return places;
+}
+
+/// Has the external engines leave that are in the way, as far as that takes to make room.
+void suspend_engines(const Parts& core,
+                     ModelId wanted,
+                     const std::vector<ShardPlace>& places,
+                     const Leaving& leaving) {
+  const State& state = core.state;
+  for (const ShardPlace& place : places) {
+    const DeviceState& device = state.devices.at(place.device);
+    const ModelState& model = state.models.at(place.model);
+    const std::int64_t workspace = workspace_of(state, device, place.model);
+    std::int64_t short_by = pages_to_come(state, device, place.model) +
+                            (model.external() ? device.workspace : 0) -
+                            free_pages(state, device, workspace);
+    for (const ShardPlace& other : leaving.at_once) {
+      short_by -=
+          other.device == place.device ? pages_of(state, device, other.model, workspace) : 0;
+    }
+    for (const ShardPlace& engine : leaving.engines) {
+      if (engine.device != place.device) {
+        continue;
+      }
+      const bool for_room = short_by > 0 || !displaces(model, engine.model);
+      const std::int64_t frees =
+          for_room ? std::clamp<std::int64_t>(short_by, 1, pages_of(state, device, engine.model))
+                   : 0;
+      short_by -= frees;
+      core.residency.evict(engine.device,
+                           engine.model,
+                           EvictMode::kWhenIdle,
+                           EvictionReason::kDisplaced,
+                           wanted,
+                           frees);
+    }
+  }
 }
 
 /// Carries out one decision of prewarming; false: not yet, look again.
@@ -349,6 +495,9 @@ bool prewarm_on(const Parts& core,
     return places.has_value();
   }
   Leaving leaving = leaving_victims(state, *places, victims);
+  if (!leaving.busy) {
+    add_displaced(state, *places, leaving);
+  }
   if (leaving.busy) {
     return true;
   }
@@ -363,9 +512,12 @@ bool prewarm_on(const Parts& core,
                          EvictionReason::kDisplaced,
                          decision.model);
   }
-  const bool taken = std::any_of(places->begin(), places->end(), [&](const ShardPlace& place) {
-    return dedicated(state, state.devices.at(place.device));  // Until that group is gone.
-  });
+  suspend_engines(core, decision.model, *places, leaving);
+  const bool taken =
+      !leaving.engines.empty() ||
+      std::any_of(places->begin(), places->end(), [&](const ShardPlace& place) {
+        return dedicated(state, state.devices.at(place.device));  // Until that group is gone.
+      });
   // It takes no hold of devices and victims, nor minds what has: the map counts what others do
   // there, and what is lost with a victim is weighed.
   if (taken || !core.loads.admits({.kind = policy::ActionKind::kPrewarm,
@@ -375,6 +527,15 @@ bool prewarm_on(const Parts& core,
   }
   load_ahead(core, decision, *places, leaving);
   return true;
+}
+
+/// Whether an external engine is on its way out, which may make room.
+bool engine_leaves(const State& state) {
+  return std::ranges::any_of(state.index.mixed, [&](DeviceId id) {
+    return std::ranges::any_of(state.devices.at(id).instances, [&](const auto& entry) {
+      return entry.second.template is<Evicting>() && state.models.at(entry.first).external();
+    });
+  });
 }
 
 }  // namespace
@@ -400,6 +561,9 @@ void prewarm(const Parts& core) {
                !prewarm_on(core, decision, std::exchange(victims, {}))) {
       core.loads.look_again();
     }
+  }
+  if (engine_leaves(core.state)) {
+    core.loads.look_again();
   }
 }
 

@@ -125,7 +125,6 @@ TEST(Prewarm, AModelThatWasSentAwayOrCannotBeHadIsNotLoaded) {
       [](TestState& core) { core.tickets.ask(AdminUnload{.ticket = TicketId(1), .model = kA}); },
       [](TestState& core) { core.attempts.failed(kA, {Code::kUnavailable, "disk"}); },
       [](TestState& core) { core.model(kA).removed = true; },
-      [](TestState& core) { core.model(kA).config.external = ExternalModel{}; },
       [](TestState& core) { core.model(kA).config.part_of = kB; },
       [](TestState& core) { core.model(kA).footprints = {}; }};
   for (std::size_t i = 0; i < reasons.size(); ++i) {

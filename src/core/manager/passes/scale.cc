@@ -6,7 +6,6 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
-#include "core/manager/shortages.h"
 #include "core/manager/views.h"
 #include "policy/autoscale.h"
 
