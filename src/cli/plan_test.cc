@@ -111,7 +111,7 @@ TEST_F(PlanTest, BadInput) {
   PlanOptions unknown = options();
   unknown.policy = "none";
   EXPECT_EQ(said(unknown).second, 1);
-  unknown.policy = "live:stages=1";
+  unknown.policy = "heddle:stages=1";
   EXPECT_EQ(said(unknown).second, 0) << "flags are taken";
 }
 
@@ -120,7 +120,7 @@ TEST_F(PlanTest, APolicyThatDoesNotPlayExternalEnginesSaysSo) {
         "models:\n  small-*: {shape: opt-2.7b, engine: graphs, external: true, ttft: 20s, tpot: "
         "1s}\n");
   PlanOptions external = options();
-  external.policy = "live";
+  external.policy = "heddle";
   const auto [text, status] = said(external);
   EXPECT_EQ(status, 1);
   EXPECT_THAT(text, HasSubstr("small-0"));

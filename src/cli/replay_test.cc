@@ -20,8 +20,8 @@ TEST(CheckWarmup, SomeRequestHasToCount) {
 }
 
 TEST(MakePolicy, TakesANameAndFlags) {
-  EXPECT_TRUE(make_policy("heddle:pipeline=0,weave=0", {}));
-  for (const char* wrong : {"none", "heddle:pipeline", "heddle:nothing=1", "heddle:pipeline=x"}) {
+  EXPECT_TRUE(make_policy("heddle:stages=1,weave=0", {}));
+  for (const char* wrong : {"none", "heddle:stages", "heddle:nothing=1", "heddle:stages=x"}) {
     EXPECT_FALSE(make_policy(wrong, {})) << wrong;
   }
 }

@@ -96,6 +96,8 @@ void GuestLoans::heard(const GuestState& said) {
   }
   loan.pages = said.pages;
   if (loan.pages == 0 && loan.asked == 0) {
+    // A host that has just taken all back does not lend it again in the same breath.
+    device.lends_at = std::max(device.lends_at, loan.more_at);
     device.guests.erase(found);
   }
   reindex(state_, said.device);

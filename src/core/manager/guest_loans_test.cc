@@ -61,6 +61,14 @@ TEST(GuestLoans, ALoadHasWhatItLacksComeBackFirst) {
   EXPECT_EQ(core.decisions(DecisionKind::kRecall)[0].for_model, kC);
 }
 
+TEST(GuestLoans, WhatWasTakenBackIsNotLentAgainAtOnce) {
+  Lent core(8);
+  core.guests.recall_any(kOther, 8, "why");
+  core.guests.heard({.device = kOther, .model = kA, .pages = 0});
+  EXPECT_TRUE(core.device(kOther).guests.empty());
+  EXPECT_GT(core.device(kOther).lends_at, core.state.now);
+}
+
 TEST(GuestLoans, WhatIsOnItsWayBackIsNotRecalledAgain) {
   Lent core(8);
   core.guests.recall(kOther, kA, 5, "why");

@@ -332,7 +332,7 @@ struct DeviceState {
 
   // Written by GuestLoans.
   std::map<ModelId, GuestLoan> guests{};  ///< By model.
-  Instant lends_at{};                     ///< After a refusal, no more is lent before.
+  Instant lends_at{};                     ///< After a refusal or a recall, no more is lent before.
   std::int64_t lend_refusals = 0;         ///< Since what it lent was last of use.
 
   // Written by RequestQueues.

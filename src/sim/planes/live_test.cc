@@ -47,7 +47,7 @@ std::vector<TraceRow> live_bursts(std::uint64_t seed, std::uint64_t models, int 
 
 TEST(Live, AMissIsALoadAndAHitIsNone) {
   const TestRun run = run_policy(
-      "live", test_cluster(1, 1), test_models(2), {row_at(1, 0, 128, 8), row_at(9, 0, 128, 8)});
+      "heddle", test_cluster(1, 1), test_models(2), {row_at(1, 0, 128, 8), row_at(9, 0, 128, 8)});
   EXPECT_NEAR(run.request(0).ttft(), kLoadSeconds + kAttachSeconds + prefill_seconds(128), 0.01);
   EXPECT_NEAR(run.request(1).ttft(), prefill_seconds(128), 1e-6);
   EXPECT_EQ(run.counts.starts, 1);
@@ -68,7 +68,7 @@ TEST(Live, TheVictimIsWhatIsWorthLeast) {
   rows.push_back(row_at(600, 4, 128, 8));
   rows.push_back(row_at(602, 0, 128, 8));
   const auto victims = [&](const std::string& value) {
-    const TestRun run = run_policy("live",
+    const TestRun run = run_policy("heddle",
                                    test_cluster(1, 1),
                                    test_models(5),
                                    rows,
@@ -88,7 +88,7 @@ TEST(Live, TheVictimIsWhatIsWorthLeast) {
 
 // Unmapping goes before the load, and the load begins as the last page comes free.
 TEST(Live, ALoadWaitsForItsVictimToBeUnmapped) {
-  const TestRun run = run_policy("live",
+  const TestRun run = run_policy("heddle",
                                  test_cluster(1, 1),
                                  test_models(5),
                                  {row_at(1, 0, 128, 8),
@@ -119,7 +119,7 @@ TEST(Live, WhatIsForeseenIsThereBeforeItIsAskedFor) {
   }
   std::ranges::sort(rows, {}, [](const TraceRow& row) { return row.arrival; });
   const auto waited = [&](const std::string& prewarm) {
-    const TestRun run = run_policy("live",
+    const TestRun run = run_policy("heddle",
                                    test_cluster(1, 1),
                                    test_models(5),
                                    rows,
@@ -138,7 +138,7 @@ TEST(Live, AnOverloadedGpuServesAll) {
   for (int i = 0; i < 120; ++i) {
     rows.push_back(row_at(1 + 0.01 * i, static_cast<std::uint64_t>(i % 3), 2000, 50));
   }
-  const TestRun run = run_policy("live", test_cluster(1, 1), test_models(3), rows);
+  const TestRun run = run_policy("heddle", test_cluster(1, 1), test_models(3), rows);
   EXPECT_EQ(run.counts.completed, 120);
 }
 
@@ -151,7 +151,7 @@ TEST(Live, IdleModelsGiveTheirMemoryToRequests) {
     rows.push_back(row_at(10 + 0.05 * i, 0, 3000, 300));
   }
   ClusterSpec cluster = test_cluster(1, 1);
-  const TestRun run = run_policy("live", cluster, test_models(3), rows);
+  const TestRun run = run_policy("heddle", cluster, test_models(3), rows);
   EXPECT_EQ(run.counts.completed, 202);
   EXPECT_GE(run.counts.evictions, 1);
   EXPECT_EQ(run.counts.starts, 3);
@@ -178,8 +178,8 @@ TEST(Live, AModelShortOfKvHasGuestsElsewhere) {
     }
     return sum / 700;
   };
-  const TestRun with = run_policy("live", cluster, models, rows, {{"weave", "1"}});
-  const TestRun without = run_policy("live", cluster, models, rows);
+  const TestRun with = run_policy("heddle", cluster, models, rows, {{"weave", "1"}});
+  const TestRun without = run_policy("heddle", cluster, models, rows);
   EXPECT_EQ(with.counts.completed, 700);
   EXPECT_EQ(without.counts.completed, 700);
   EXPECT_GE(with.witness.count("weave m0 offload"), 1);
@@ -200,7 +200,7 @@ TEST(Live, AModelWithMuchLoadGetsAnotherGpu) {
   }
   const auto starts = [&](const std::string& replicas) {
     const TestRun run =
-        run_policy("live", test_cluster(1, 2), models, rows, {{"replicas", replicas}});
+        run_policy("heddle", test_cluster(1, 2), models, rows, {{"replicas", replicas}});
     EXPECT_EQ(run.counts.completed, 400);
     return run.counts.starts;
   };
@@ -263,7 +263,7 @@ TEST(Live, WhateverDiesEveryRequestEnds) {
 
 // Weights that no host has come over the network; the next time the host has them in memory.
 TEST(Live, WhatWasFetchedStaysInHostMemory) {
-  const TestRun run = run_policy("live",
+  const TestRun run = run_policy("heddle",
                                  test_cluster(1, 1),
                                  test_models(5),
                                  {row_at(1, 0, 128, 8),
@@ -286,7 +286,7 @@ TEST(Live, WhatWasFetchedStaysInHostMemory) {
 TEST(Live, AShardedModelHasItsGpusToItself) {
   std::vector<ModelSpec> models = test_models(3);
   models[2].tp = 2;
-  const TestRun run = run_policy("live",
+  const TestRun run = run_policy("heddle",
                                  test_cluster(1, 2),
                                  models,
                                  {row_at(1, 0, 128, 8),
@@ -314,7 +314,7 @@ TEST(Live, AColdStartUsesSeveralHosts) {
   const std::vector<TraceRow> rows{row_at(1, 0, 128, 200), row_at(60, 0, 128, 8)};
   const auto first = [&](const std::string& stages) {
     const TestRun run =
-        run_policy("live", cluster, models, rows, {{"stages", stages}}, Begin::kEmpty);
+        run_policy("heddle", cluster, models, rows, {{"stages", stages}}, Begin::kEmpty);
     EXPECT_EQ(run.counts.completed, 2);
     EXPECT_LT(run.request(1).ttft(), 0.1);
     return run.request(0).ttft();
@@ -356,8 +356,8 @@ TEST(Live, AnotherManagerDecidesTheSame) {
 TEST(Live, TwoRunsAreEqual) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const std::vector<TraceRow> rows = live_bursts(seed, 6, 100);
-    const TestRun one = run_policy("live", test_cluster(2, 2), test_models(6), rows);
-    const TestRun two = run_policy("live", test_cluster(2, 2), test_models(6), rows);
+    const TestRun one = run_policy("heddle", test_cluster(2, 2), test_models(6), rows);
+    const TestRun two = run_policy("heddle", test_cluster(2, 2), test_models(6), rows);
     EXPECT_EQ(one.digest, two.digest) << seed;
     EXPECT_EQ(one.witness.acts, two.witness.acts) << seed;
     EXPECT_EQ(one.counts.completed, 100) << seed;
@@ -365,8 +365,8 @@ TEST(Live, TwoRunsAreEqual) {
 }
 
 TEST(Live, SaysWhatItDoesNotPlay) {
-  EXPECT_THAT(make_plane("live", {.external = {"m7"}}).error().message, HasSubstr("model m7"));
-  EXPECT_TRUE(make_plane("heddle", {.external = {"m7"}}));
+  EXPECT_THAT(make_plane("heddle", {.external = {"m7"}}).error().message, HasSubstr("model m7"));
+  EXPECT_TRUE(make_plane("swapserve", {.external = {"m7"}}));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "sim/planes/dedicated.h"
-#include "sim/planes/heddle.h"
 #include "sim/planes/hydraserve.h"
 #include "sim/planes/live.h"
 #include "sim/planes/muxserve.h"
@@ -77,10 +76,7 @@ constexpr std::array kEntries{
                "whole engines are suspended to host memory and resumed",
                "paper kv_gb residence"},
     PlaneEntry{"heddle",
-               "of all that the others do, the cheapest that meets the objectives",
-               "pipeline prewarm queue weave window day"},
-    PlaneEntry{"live",
-               "the manager of a live system, as it decides there",
+               "the manager of heddle serve, as it decides there",
                "prewarm replicas pressure value weave queue stages preload window day",
                /*external=*/false},
 };
@@ -99,7 +95,6 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     offline_with_flags<PrismPlane>,
     offline_with_flags<WeaverPlane>,
     online<SwapServePlane>,
-    online<HeddlePlane>,
     online<LivePlane>,
 };
 
