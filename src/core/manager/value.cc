@@ -121,6 +121,9 @@ const policy::Forecast& expected(const State& state,
                                  const ModelState& model,
                                  const DeviceState& device) {
   const PlannerOptions& planner = state.options.planner;
+  if (!model.demand.grows()) {
+    return model.demand.expected();  // However long it takes to load.
+  }
   return model.demand.expected_within(
       load_time(state, model, device) + planner.period, state.now, planner.calendar);
 }

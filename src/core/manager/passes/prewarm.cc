@@ -131,8 +131,8 @@ policy::ReplicaMap replica_map(const State& state) {
                        .prewarmable = open,
                        .launchable = open});
   }
-  for (const auto& [id, model] : state.models) {
-    for (const auto& [leader, others] : model.config.groups) {
+  for (const ModelId id : state.index.led) {
+    for (const auto& [leader, others] : state.models.at(id).config.groups) {
       const auto& instances = state.devices.at(leader).instances;
       const auto found = instances.find(id);
       const bool here = found != instances.end() && !found->second.is<Evicting>();
@@ -191,21 +191,38 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
        .ttft = model.objectives().ttft},
       forecast,
       hot ? policy::Heat::kHot : policy::Heat::kOther,
-      policy::recent_peak(model.demand.history(), state.window, kRecentWindows));
+      hot ? policy::recent_peak(model.demand.history(), state.window, kRecentWindows) : 0);
 }
 
 std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
   const State& state = core.state;
   std::vector<policy::ModelDemand> demands;
-  for (const auto& [id, model] : state.models) {
+  for (const auto& [id, known] : state.index.named) {
+    const ModelState& model = *known;
     const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
-    const bool whole_model = !model.config.part_of && !model.config.cut_of;
-    if (!model.external() && whole_model && !model.removed && !model.sent_away &&
-        state.now >= model.retry_at && !model.footprints.empty() && !crowded) {
+    if (!model.external() && !model.removed && !model.sent_away && state.now >= model.retry_at &&
+        !model.footprints.empty() && !crowded) {
       demands.push_back(model_demand(core, id));
     }
   }
   return demands;
+}
+
+/// Whether a model should have a replica that it has not, as far as is seen without looking at what
+/// lies where: of a sharded model each that it should have counts.
+bool lacks_any(const State& state, const std::vector<policy::ModelDemand>& demands) {
+  return std::ranges::any_of(demands, [&](const policy::ModelDemand& demand) {
+    const std::int64_t wanted = policy::desired_count(demand, policy::ScoreVariant::kValue);
+    const ModelState& model = state.models.at(demand.model);
+    if (wanted == 0 || model.grouped() || model.external()) {
+      return wanted > 0;
+    }
+    return wanted > std::ranges::count_if(model.spots, [&](const Spot& spot) {
+             const Instance& instance = *spot.instance;
+             return !instance.is<Evicting>() &&
+                    replica_state(state, demand.model, instance) != policy::ReplicaState::kServing;
+           });
+  });
 }
 
 // ---- What is done ----
@@ -385,6 +402,9 @@ void prewarm(const Parts& core) {
     return;
   }
   core.residency.decay_peaks();
+  if (!lacks_any(core.state, demands)) {
+    return;  // All that is wanted is there; what stays needs no decision.
+  }
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
   for (const policy::PrewarmDecision& decision :

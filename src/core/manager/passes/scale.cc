@@ -41,7 +41,8 @@ void add_replica(const Parts& core, ModelId id, double load) {
 
 void scale(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [id, model] : state.models) {
+  for (const auto& [id, known] : state.index.named) {
+    const ModelState& model = *known;
     if (model.demand.in_system() == 0 || model.external() || model.sharded() || model.removed ||
         in_stages(state, id, model)) {
       continue;
