@@ -157,8 +157,10 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
   const DeviceState& device = state.devices.at(model.footprints.first_device());
-  const std::int64_t instances = std::ranges::count_if(
-      model.spots, [&](const Spot& spot) { return busy(state, id, *spot.instance); });
+  const std::int64_t instances =
+      model.requests == 0 ? 0 : std::ranges::count_if(model.spots, [&](const Spot& spot) {
+        return busy(state, id, *spot.instance);
+      });
   const policy::Forecast& forecast = expected(state, model, device);
   const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
   const bool hot = core.demand.load(id) >= capacity / 2;
@@ -177,7 +179,7 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   if (model.sharded()) {  // It runs on one block, whatever its load.
     load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
   }
-  return policy::gate_demand(
+  policy::ModelDemand demand = policy::gate_demand(
       {.model = id,
        .mean_load = load.mean,
        .peak_load = load.peak,
@@ -186,17 +188,21 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
        .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
        .blocks = std::move(blocks),
        .pages_per_device = pages,
-       .load_time = load_time(state, model, device),
        .hit_time = kHitTime,
        .ttft = model.objectives().ttft},
       forecast,
       hot ? policy::Heat::kHot : policy::Heat::kOther,
       hot ? policy::recent_peak(model.demand.history(), state.window, kRecentWindows) : 0);
+  if (policy::desired_count(demand, policy::ScoreVariant::kValue) > 0) {  // Else nobody looks.
+    demand.load_time = load_time(state, model, device);
+  }
+  return demand;
 }
 
 std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
   const State& state = core.state;
   std::vector<policy::ModelDemand> demands;
+  demands.reserve(state.index.named.size());
   for (const auto& [id, known] : state.index.named) {
     const ModelState& model = *known;
     const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.

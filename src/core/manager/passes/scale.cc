@@ -14,8 +14,8 @@ namespace {
 
 /// Whether all of the model that serves is stages: it is gathered first.
 bool in_stages(const State& state, ModelId id, const ModelState& model) {
-  return std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); }) &&
-         !serves_complete(state, id);
+  return !serves_complete(state, id) &&
+         std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); });
 }
 
 /// One device more for a model with so much load: one that it was spared on, else where that costs
