@@ -152,7 +152,7 @@ policy::ReplicaMap replica_map(const State& state) {
 
 // ---- What is expected ----
 
-/// What a model is expected to need beyond the instances that serve.
+/// What a model is expected to need beyond the instances that serve; without its load time.
 policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   const State& state = core.state;
   const ModelState& model = state.models.at(id);
@@ -179,7 +179,7 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   if (model.sharded()) {  // It runs on one block, whatever its load.
     load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
   }
-  policy::ModelDemand demand = policy::gate_demand(
+  return policy::gate_demand(
       {.model = id,
        .mean_load = load.mean,
        .peak_load = load.peak,
@@ -193,10 +193,6 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
       forecast,
       hot ? policy::Heat::kHot : policy::Heat::kOther,
       hot ? policy::recent_peak(model.demand.history(), state.window, kRecentWindows) : 0);
-  if (policy::desired_count(demand, policy::ScoreVariant::kValue) > 0) {  // Else nobody looks.
-    demand.load_time = load_time(state, model, device);
-  }
-  return demand;
 }
 
 std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
@@ -212,6 +208,16 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
     }
   }
   return demands;
+}
+
+/// How long those take to load of which replicas are wanted: nobody looks at the others'.
+void add_load_times(const State& state, std::vector<policy::ModelDemand>& demands) {
+  for (policy::ModelDemand& demand : demands) {
+    if (policy::desired_count(demand, policy::ScoreVariant::kValue) > 0) {
+      const ModelState& model = state.models.at(demand.model);
+      demand.load_time = load_time(state, model, state.devices.at(model.footprints.first_device()));
+    }
+  }
 }
 
 /// Whether a model should have a replica that it has not, as far as is seen without looking at what
@@ -403,7 +409,7 @@ bool prewarm_on(const Parts& core,
 }  // namespace
 
 void prewarm(const Parts& core) {
-  const std::vector<policy::ModelDemand> demands = expected_demands(core);
+  std::vector<policy::ModelDemand> demands = expected_demands(core);
   if (demands.empty()) {
     return;
   }
@@ -411,6 +417,7 @@ void prewarm(const Parts& core) {
   if (!lacks_any(core.state, demands)) {
     return;  // All that is wanted is there; what stays needs no decision.
   }
+  add_load_times(core.state, demands);
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
   for (const policy::PrewarmDecision& decision :
