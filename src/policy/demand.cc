@@ -62,14 +62,14 @@ void DemandMeter::foresee(std::int64_t ended, std::int64_t next) {
   }
   expected_ = forecaster_.forecast(history_, next, options_);
   coming_ = forecaster_.forecast(history_, next + 1, options_);
+  grows_ = coming_.load.mean > expected_.load.mean || coming_.asked() > expected_.asked();
 }
 
 const Forecast& DemandMeter::expected_within(Duration lead,
                                              Instant now,
                                              const Calendar& calendar) const {
   const Instant turn = calendar.start_of(calendar.window_at(now) + 1);
-  const bool more = coming_.load.mean > expected_.load.mean || coming_.asked() > expected_.asked();
-  return turn - now <= lead && more ? coming_ : expected_;
+  return turn - now <= lead && grows_ ? coming_ : expected_;
 }
 
 }  // namespace heddle::policy

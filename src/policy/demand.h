@@ -39,7 +39,9 @@ class DemandMeter {
   [[nodiscard]] const LoadHistory& history() const { return history_; }
   /// Of the window that foresee() was last asked about.
   [[nodiscard]] const Forecast& expected() const { return expected_; }
-  /// The same, but where the window that follows begins within `lead` and is expected to bring
+  /// Whether the window that follows is expected to bring more.
+  [[nodiscard]] bool grows() const { return grows_; }
+  /// As expected(), but where the window that follows begins within `lead` and is expected to bring
   /// more: that one. What takes so long to prepare is then ready when it begins.
   [[nodiscard]] const Forecast& expected_within(Duration lead,
                                                 Instant now,
@@ -63,7 +65,8 @@ class DemandMeter {
   ForecastOptions options_;
   Forecaster forecaster_{};
   Forecast expected_{};
-  Forecast coming_{};  ///< Of the window after that.
+  Forecast coming_{};   ///< Of the window after that.
+  bool grows_ = false;  ///< `coming_` is of more than `expected_`.
   std::int64_t in_system_ = 0;
   Instant last_used_;
   double mean_gap_ = 0;

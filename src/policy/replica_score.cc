@@ -28,6 +28,32 @@ double burstiness(double mean, double peak, ScoreVariant variant) {
   return (peak - mean) / std::max(mean, 1.0);
 }
 
+/// Requests that one instance is to run at once.
+double batch_of(const ModelDemand& demand, ScoreVariant variant) {
+  const bool own = variant == ScoreVariant::kCorrected || variant == ScoreVariant::kValue;
+  return static_cast<double>(demand.batch) * (own ? kScaleUpShare : 1.0);
+}
+
+/// N_basic and N_burst.
+struct Counts {
+  std::int64_t basic = 0;
+  std::int64_t burst = 0;
+};
+
+Counts counts_of(const ModelDemand& demand, ScoreVariant variant) {
+  HEDDLE_CHECK(demand.batch > 0 && demand.instances >= 0);
+  HEDDLE_CHECK(demand.mean_load >= 0 && std::isfinite(demand.mean_load));
+  HEDDLE_CHECK(demand.peak_load >= 0 && std::isfinite(demand.peak_load));
+  const double batch = batch_of(demand, variant);
+  const double mean = demand.mean_load;
+  const double peak = std::max(mean, demand.peak_load);
+  const bool idle = variant == ScoreVariant::kCorrected && mean < kIdleLoad;
+  const std::int64_t k = demand.instances;
+  const std::int64_t basic = idle ? 0 : std::max<std::int64_t>(instances_for(mean, batch) - k, 0);
+  return {.basic = basic,
+          .burst = std::max<std::int64_t>(instances_for(peak, batch) - basic - k, 0)};
+}
+
 bool basic_first(ScoreVariant variant) {
   return variant == ScoreVariant::kPaper || variant == ScoreVariant::kCorrected;
 }
@@ -51,19 +77,17 @@ double tail_probability(double limit, double mean, double percentile99) {
   return z >= 0 ? upper : 1 - upper;
 }
 
+std::int64_t desired_count(const ModelDemand& demand, ScoreVariant variant) {
+  const auto [basic, burst] = counts_of(demand, variant);
+  return basic + burst;
+}
+
 std::vector<DesiredReplica> desired_replicas(const ModelDemand& demand, ScoreVariant variant) {
-  HEDDLE_CHECK(demand.batch > 0 && demand.instances >= 0);
-  HEDDLE_CHECK(demand.mean_load >= 0 && std::isfinite(demand.mean_load));
-  HEDDLE_CHECK(demand.peak_load >= 0 && std::isfinite(demand.peak_load));
-  const bool own = variant == ScoreVariant::kCorrected || variant == ScoreVariant::kValue;
-  const double batch = static_cast<double>(demand.batch) * (own ? kScaleUpShare : 1.0);
+  const auto [basic, burst] = counts_of(demand, variant);
+  const double batch = batch_of(demand, variant);
   const double mean = demand.mean_load;
   const double peak = std::max(mean, demand.peak_load);
-  const bool idle = variant == ScoreVariant::kCorrected && mean < kIdleLoad;
   const std::int64_t k = demand.instances;
-  const std::int64_t basic = idle ? 0 : std::max<std::int64_t>(instances_for(mean, batch) - k, 0);
-  const std::int64_t burst = std::max<std::int64_t>(instances_for(peak, batch) - basic - k, 0);
-
   const std::int64_t count = basic + burst;
   std::vector<DesiredReplica> replicas;
   replicas.reserve(static_cast<std::size_t>(count));

@@ -91,6 +91,9 @@ struct DesiredReplica {
 [[nodiscard]] std::vector<DesiredReplica> desired_replicas(const ModelDemand& demand,
                                                            ScoreVariant variant);
 
+/// How many they are.
+[[nodiscard]] std::int64_t desired_count(const ModelDemand& demand, ScoreVariant variant);
+
 /// P(X > limit) for a normal X with this mean and 99th percentile.
 [[nodiscard]] double tail_probability(double limit, double mean, double percentile99);
 

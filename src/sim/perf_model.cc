@@ -77,6 +77,28 @@ std::int64_t kv_bytes_per_token(const ModelShape& model) {
   return 4 * model.layers * model.kv_heads * model.head_dim;
 }
 
+double attention_seconds(const ModelShape& model,
+                         const GpuProfile& gpu,
+                         std::int64_t tp,
+                         const StepWork& work) {
+  const double ranks = real(tp);
+  const double q = real(model.heads * model.head_dim);
+  double attention = 0;
+  if (work.context_tokens > 0) {
+    attention += gpu.decode_overhead + real(work.context_tokens) *
+                                           context_token_seconds(model, gpu, tp) /
+                                           real(model.layers);
+  }
+  for (const PrefillChunk& chunk : work.chunks) {
+    const double tokens = real(chunk.tokens);
+    attention += gpu.prefill_overhead + 4 * q / ranks *
+                                            (tokens * real(chunk.cached) / gpu.prefill_cached +
+                                             tokens * tokens / 2 / gpu.prefill_self) /
+                                            gpu.flops;
+  }
+  return real(model.layers) * attention;
+}
+
 StepTime gpu_time(const ModelShape& model,
                   const GpuProfile& gpu,
                   std::int64_t tp,
@@ -98,19 +120,6 @@ StepTime gpu_time(const ModelShape& model,
   const double pointwise =
       gpu.pointwise_overhead + 2 * n * (10 * hidden + (2 * (q + kv) + 3 * ffn) / ranks) /
                                    (gpu.bandwidth * gpu.pointwise_efficiency);
-  double attention = 0;
-  if (work.context_tokens > 0) {
-    attention += gpu.decode_overhead + real(work.context_tokens) *
-                                           context_token_seconds(model, gpu, tp) /
-                                           real(model.layers);
-  }
-  for (const PrefillChunk& chunk : work.chunks) {
-    const double tokens = real(chunk.tokens);
-    attention += gpu.prefill_overhead + 4 * q / ranks *
-                                            (tokens * real(chunk.cached) / gpu.prefill_cached +
-                                             tokens * tokens / 2 / gpu.prefill_self) /
-                                            gpu.flops;
-  }
   const double exchange = tp > 1 ? 2 * all_reduce_seconds(gpu, tp, 2 * n * hidden) : 0;
   const double head = soft_maximum(
       2 * real(work.rows) * real(model.vocab) * hidden / ranks /
@@ -119,7 +128,7 @@ StepTime gpu_time(const ModelShape& model,
   const double layers = real(model.layers);
   return StepTime{.linear = layers * linear,
                   .pointwise = layers * pointwise,
-                  .attention = layers * attention,
+                  .attention = attention_seconds(model, gpu, tp, work),
                   .all_reduce = layers * exchange,
                   .head = head};
 }

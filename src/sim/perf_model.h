@@ -113,6 +113,12 @@ struct StepTime {
                                 std::int64_t tp,
                                 const StepWork& work);
 
+/// StepTime::attention of gpu_time alone, which costs little [s].
+[[nodiscard]] double attention_seconds(const ModelShape& model,
+                                       const GpuProfile& gpu,
+                                       std::int64_t tp,
+                                       const StepWork& work);
+
 /// What one more context token costs decode attention over all layers [s].
 [[nodiscard]] double context_token_seconds(const ModelShape& model,
                                            const GpuProfile& gpu,

@@ -49,7 +49,7 @@ std::int64_t StepModel::base_ps(std::int64_t tokens, std::int64_t rows) const {
 std::int64_t StepModel::chunk_ps(const PrefillChunk& chunk) const {
   const std::array chunks{chunk};
   return picoseconds(
-      gpu_time(model_, gpu_, tp_, {.tokens = chunk.tokens, .chunks = chunks}).attention);
+      attention_seconds(model_, gpu_, tp_, {.tokens = chunk.tokens, .chunks = chunks}));
 }
 
 Duration StepModel::between_steps(std::int64_t batch) const {

@@ -76,6 +76,7 @@ BANNED = {
 # Sources without a test beside them, and what tests them instead. Shells do I/O between processes, so
 # what tests them starts the processes.
 TESTED_BY = {
+    "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "lab/constants.cc": "tests/integration/test_lab.py",
     "lab/servers.cc": "tests/integration/test_lab.py",
     "lab/twin_setup.cc": "lab/prediction_test.cc",
@@ -146,10 +147,6 @@ TESTED_BY = {
     "fetch/web_source.cc": "fetch/http_source_test.cc",
     "lab/device_bench.cc": "lab/calibration_test.cc",
     "lab/experiment.cc": "tests/integration/test_lab.py",
-    "planes/heddle_external.cc": "sim/planes/heddle_test.cc",
-    "planes/heddle_plans.cc": "sim/planes/heddle_test.cc",
-    "planes/heddle_value.cc": "sim/planes/heddle_test.cc",
-    "planes/heddle_weave.cc": "sim/planes/heddle_test.cc",
     "planes/live_guests.cc": "sim/planes/live_test.cc",
     "planes/live_lives.cc": "sim/planes/live_test.cc",
     "planes/live_loads.cc": "sim/planes/live_test.cc",

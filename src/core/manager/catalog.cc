@@ -192,6 +192,7 @@ void Catalog::know(const GroupFormed& formed) {
   }
   if (others.size() == shape.size()) {
     model->second.config.groups[formed.device] = others;
+    reindex(state_, formed.model);
   }
 }
 
@@ -199,6 +200,7 @@ void Catalog::choose_block(ModelId cut, DeviceId leader, std::vector<ShardPlace>
   auto& groups = state_.models.at(cut).config.groups;
   groups.clear();
   groups[leader] = std::move(followers);
+  reindex(state_, cut);
 }
 
 /// A model that is going can be nowhere else than where there are devices.

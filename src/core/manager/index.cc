@@ -32,6 +32,10 @@ void put(std::set<ModelId>& list, ModelId model, bool in, bool& listed) {
 
 // ---- Models ----
 
+bool named(const ModelState& model) {
+  return !model.config.part_of && !model.config.cut_of;
+}
+
 bool serves(const ModelState& model) {
   return std::ranges::any_of(model.spots,
                              [](const Spot& spot) { return spot.instance->is<Serving>(); });
@@ -70,7 +74,8 @@ Listed lists_of(const State& state, const ModelState& model) {
                                              return found != state.models.end() &&
                                                     !found->second.spots.empty();
                                            }),
-          .doubled = model.external() && model.spots.size() > 1 && model.footprints.size() > 1};
+          .doubled = model.external() && model.spots.size() > 1 && model.footprints.size() > 1,
+          .led = !model.config.groups.empty()};
 }
 
 void put(Index& index, ModelId id, ModelState& model, const Listed& lists) {
@@ -82,6 +87,7 @@ void put(Index& index, ModelId id, ModelState& model, const Listed& lists) {
   put(index.sendable, id, lists.sendable, listed.sendable);
   put(index.in_stages, id, lists.in_stages, listed.in_stages);
   put(index.doubled, id, lists.doubled, listed.doubled);
+  put(index.led, id, lists.led, listed.led);
 }
 
 // ---- Devices ----
@@ -303,6 +309,9 @@ void reindex(State& state) {
     model.spots.clear();
     model.plans.clear();
     model.listed = {};
+    if (named(model)) {
+      state.index.named.emplace_back(id, &model);
+    }
   }
   for (auto& [id, device] : state.devices) {
     device.planned_for.reset();
@@ -360,6 +369,7 @@ void check_model(const State& state, ModelId id, const ModelState& model) {
   HEDDLE_CHECK(index.sendable.contains(id) == model.listed.sendable);
   HEDDLE_CHECK(index.in_stages.contains(id) == model.listed.in_stages);
   HEDDLE_CHECK(index.doubled.contains(id) == model.listed.doubled);
+  HEDDLE_CHECK(index.led.contains(id) == model.listed.led);
   const auto unsaid = std::ranges::count_if(
       model.waiting, [&](const auto& entry) { return !state.requests.at(entry.second).held; });
   HEDDLE_CHECK(std::cmp_equal(model.unsaid, unsaid));
@@ -385,9 +395,15 @@ void check_device(const State& state, DeviceId id, const DeviceState& device) {
 }  // namespace
 
 void check_index(const State& state) {
+  auto next = state.index.named.begin();
   for (const auto& [id, model] : state.models) {
     check_model(state, id, model);
+    if (named(model)) {
+      HEDDLE_CHECK(next != state.index.named.end() && *next == std::pair(id, &model));
+      ++next;
+    }
   }
+  HEDDLE_CHECK(next == state.index.named.end());
   for (const auto& [id, device] : state.devices) {
     check_device(state, id, device);
   }

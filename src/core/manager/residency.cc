@@ -337,7 +337,7 @@ void Residency::move(DeviceId device, ModelId model, std::optional<DeviceId> to)
 void Residency::decay_peaks() {
   for (auto& [id, device] : state_.devices) {
     for (auto& [model, here] : device.instances) {
-      if (!state_.models.at(model).grouped()) {
+      if (here.kv_peak != here.kv_pages && !state_.models.at(model).grouped()) {
         const auto kept = static_cast<std::int64_t>(kPeakKept * static_cast<double>(here.kv_peak));
         here.kv_peak = std::max(here.kv_pages, kept);
       }

@@ -83,6 +83,7 @@ struct Listed {
   bool sendable = false;
   bool in_stages = false;
   bool doubled = false;
+  bool led = false;
   friend bool operator==(const Listed&, const Listed&) = default;
 };
 
@@ -360,12 +361,15 @@ inline const policy::Footprint* ModelState::need_on(const DeviceState& device) c
 /// writers say what they have changed (index.h).
 struct Index {
   // ---- Models ----
+  /// That requests name: no shard of another but rank 0, and no cut. Ascending.
+  std::vector<std::pair<ModelId, const ModelState*>> named{};
   std::set<ModelId> going{};      ///< That were removed, or that an operator wants gone.
   std::set<ModelId> ticketed{};   ///< That an operator waits for.
   std::set<ModelId> claiming{};   ///< That claim a block.
   std::set<ModelId> unplaced{};   ///< That are wanted, and in no form on their way or there.
   std::set<ModelId> in_stages{};  ///< Of which a cut is somewhere.
   std::set<ModelId> doubled{};    ///< External engines that are in several places.
+  std::set<ModelId> led{};        ///< Of which a device may lead, or leads, a group.
   /// For which requests wait, some of which were not told so, or which serve in some form.
   std::set<ModelId> sendable{};
 

@@ -202,6 +202,9 @@ Duration lead(const State& state) {
 const policy::Forecast& expected(const State& state,
                                  const ModelState& model,
                                  const DeviceState& device) {
+  if (!model.demand.grows()) {
+    return model.demand.expected();  // However long it takes to load.
+  }
   return model.demand.expected_within(
       lead(state, model, device), state.now, state.options.planner.calendar);
 }

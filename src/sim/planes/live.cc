@@ -89,8 +89,10 @@ void LivePlane::settle(const Turn& turn) {
 }
 
 void LivePlane::touch(DeviceId id, bool of_residency) {
+  LiveDevice& there = device(id);
   touched_.insert(id);
-  device(id).change(of_residency);
+  untimed_.insert(there.gpu());
+  there.change(of_residency);
 }
 
 // ---- Time ----
@@ -105,7 +107,8 @@ void LivePlane::set_timers(const Turn& turn) {
     timer_ = wakes_;
     turn.actions.timer(*wakes_, kManagerTag);
   }
-  for (const LiveDevice& each : devices_) {
+  for (const GpuId gpu : std::exchange(untimed_, {})) {
+    const LiveDevice& each = devices_[gpu.value()];
     std::optional<Instant> next = each.report_due();
     if (const auto look = each.next_look(turn.world)) {
       next = std::min(next.value_or(*look), *look);
@@ -114,7 +117,9 @@ void LivePlane::set_timers(const Turn& turn) {
     if (next && (set == looks_.end() || *next < set->second)) {
       const Instant at = std::max(*next, turn.world.now() + Duration(1));
       looks_[each.id()] = at;
-      turn.actions.timer(at, each.gpu().value() + 1);
+      turn.actions.timer(at, gpu.value() + 1);
+    } else if (each.waits() && set == looks_.end()) {
+      untimed_.insert(gpu);  // Until the weights are there, of which the world tells.
     }
   }
 }
@@ -126,6 +131,7 @@ void LivePlane::tick(const Turn& turn, std::uint64_t tag) {
     if (set != looks_.end() && set->second <= turn.world.now()) {
       looks_.erase(set);
       touched_.insert(id);
+      untimed_.insert(GpuId(tag - 1));
     }
     return;
   }

@@ -164,6 +164,7 @@ class LivePlane final : public ControlPlane {
   std::optional<Instant> wakes_{};                ///< The manager's.
   std::optional<Instant> timer_{};                ///< That is set for it.
   std::map<DeviceId, Instant> looks_{};           ///< Timers of devices.
+  std::set<GpuId> untimed_{};                     ///< Of which an earlier timer may be wanted.
   std::vector<double> expected_{};  ///< Load of this window, by model; empty: not known.
   bool forecasts_turn_ = false;     ///< A window has ended.
   ForecastRecord record_{};

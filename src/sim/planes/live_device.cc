@@ -410,6 +410,9 @@ void LiveDevice::tell_stall(const World& world, core::DeviceReport& report) cons
 
 /// Who waits for pages and nothing else. Models are told of in turn.
 void LiveDevice::tell_shortage(const World& world, core::DeviceReport& report) const {
+  if (waiting_.empty()) {
+    return;
+  }
   const core::PrefillState state = prefill_state(world);
   if (state.dispatched >= state.ahead) {
     return;  // Nobody waits, or only for the prompts of others to be read.

@@ -65,6 +65,9 @@ class LiveDevice {
   /// When to look again, if nothing happens before; nullopt: nobody waits for anything but weights.
   [[nodiscard]] std::optional<Instant> next_look(const World& world) const;
 
+  /// Requests were sent here that no engine has.
+  [[nodiscard]] bool waits() const { return !waiting_.empty(); }
+
   // ---- Reports ----
 
   /// An engine here has work, and found no page for any of it.

@@ -17,6 +17,8 @@ constexpr double kPrecision = 1e-3;
 constexpr std::int64_t kContext = std::int64_t{1} << 20;
 /// As `minResidence` is by default.
 constexpr Duration kResidence = 1s;
+/// Of all devices: what a model needs does not depend on where it is.
+constexpr std::uint32_t kKind = 0;
 
 }  // namespace
 
@@ -47,7 +49,8 @@ LiveMap::LiveMap(const World& world, const LiveOptions& options)
           {.id = id,
            .name = "h" + std::to_string(each.id.value()) + "/gpu" + std::to_string(i),
            .pages = world.gpu(each.gpus[i]).pages,
-           .page_bytes = static_cast<std::uint64_t>(world.page_bytes())});
+           .page_bytes = static_cast<std::uint64_t>(world.page_bytes()),
+           .kind = kKind});
     }
     const double nic = world.host_spec(each.id).links.nic;
     if (nic > 0) {
@@ -148,6 +151,11 @@ std::vector<DeviceId> LiveMap::block(ModelId id, DeviceId device) const {
 /// as heddle's configuration makes them (config/blocks.h).
 void LiveMap::place_ranks(const World& world, ModelId model) {
   const auto tp = static_cast<std::size_t>(world.model(model).tp);
+  if (tp == 1 && !gpus_.empty()) {
+    configure_.models.push_back(entry(world, managed(model)));
+    configure_.models.back().on_kinds[kKind] = footprint(managed(model));
+    return;
+  }
   std::vector<core::ManagerModel> ranks;
   for (const ModelId id : parts_of_[model.value()]) {
     ranks.push_back(entry(world, id));
@@ -177,9 +185,7 @@ void LiveMap::place_stages(const World& world, ModelId first) {
   for (std::size_t i = 0; i < lead.of; ++i) {
     const ModelId id(first.value() + i);
     core::ManagerModel stage = entry(world, id);
-    for (const auto& [device, gpu] : gpus_) {
-      stage.footprints[device] = footprint(id);
-    }
+    stage.on_kinds[kKind] = footprint(id);
     if (i > 0) {
       stage.part_of = first;
     } else {

@@ -47,7 +47,10 @@ TEST(LiveMap, AModelOnOneGpuMayBeOnEach) {
     const core::Configure& all = map.configuration();
     ASSERT_EQ(all.models.size(), 1);
     EXPECT_EQ(all.devices.size(), 4);
-    EXPECT_EQ(all.models[0].footprints.size(), 4);
+    EXPECT_EQ(all.models[0].on_kinds.size(), 1);
+    for (const core::ManagerDevice& device : all.devices) {
+      EXPECT_TRUE(all.models[0].on_kinds.contains(device.kind));
+    }
     EXPECT_EQ(all.models[0].fetched.size(), 2);
     EXPECT_EQ(all.networks.at(HostId(1)), 10'000'000'000);
     for (const Gpu& gpu : world.gpus()) {

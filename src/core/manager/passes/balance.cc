@@ -78,6 +78,11 @@ void move_model(const Parts& core, const policy::KvMove& move) {
 /// Idle models count for nothing: what they have can be had.
 void balance(const Parts& core) {
   const State& state = core.state;
+  if (std::ranges::none_of(state.index.lacking, [&](DeviceId id) {
+        return state.devices.at(id).shortage.sequences > 0;
+      })) {
+    return;  // No move would be made.
+  }
   std::vector<policy::KvModel> models;
   std::vector<policy::KvDevice> devices;
   double rate = kLoadRate;

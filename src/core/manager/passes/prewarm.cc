@@ -5,30 +5,19 @@
 #include <utility>
 #include <vector>
 
+#include "core/manager/expected_demands.h"
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
-#include "policy/autoscale.h"
 
 namespace heddle::core::manager {
 namespace {
 
-using namespace std::chrono_literals;
-
-/// A replica that was prewarmed begins to serve at once.
-constexpr Duration kHitTime = 1ms;
 /// Of a model that was asked for so long ago [periods] it is not known yet that it is idle.
 constexpr std::int64_t kInUse = 4;
-/// Windows whose highest load stands for a model that cannot be forecast.
-constexpr std::int64_t kRecentWindows = 12;
-
-/// What a model needs where there is a workspace for it.
-std::int64_t pages_beside_workspace(const policy::Footprint& footprint) {
-  return policy::pages_to_load(footprint) - footprint.overhead_pages;
-}
 
 /// Whether it has requests, or had some a moment ago.
 bool in_use(const State& state, ModelId id, const Instance& instance) {
@@ -142,8 +131,8 @@ policy::ReplicaMap replica_map(const State& state) {
                        .prewarmable = open,
                        .launchable = open});
   }
-  for (const auto& [id, model] : state.models) {
-    for (const auto& [leader, others] : model.config.groups) {
+  for (const ModelId id : state.index.led) {
+    for (const auto& [leader, others] : state.models.at(id).config.groups) {
       const auto& instances = state.devices.at(leader).instances;
       const auto found = instances.find(id);
       const bool here = found != instances.end() && !found->second.is<Evicting>();
@@ -161,128 +150,23 @@ policy::ReplicaMap replica_map(const State& state) {
   return map;
 }
 
-// ---- What is expected ----
+// ---- What is missing ----
 
-/// Groups of devices that the model may lie on; none of a model of ours that is not sharded.
-std::vector<std::vector<DeviceId>> blocks_of(const State& state, ModelId id) {
-  const ModelState& model = state.models.at(id);
-  std::vector<std::vector<DeviceId>> blocks;
-  for (const auto& [leader, others] : model.config.groups) {
-    std::vector<DeviceId>& devices = blocks.emplace_back();
-    for (const ShardPlace& place : block(state, id, leader)) {
-      devices.push_back(place.device);
+/// Whether a model should have a replica that it has not, as far as is seen without looking at what
+/// lies where: of a sharded model each that it should have counts.
+bool lacks_any(const State& state, const std::vector<policy::ModelDemand>& demands) {
+  return std::ranges::any_of(demands, [&](const policy::ModelDemand& demand) {
+    const std::int64_t wanted = policy::desired_count(demand, policy::ScoreVariant::kValue);
+    const ModelState& model = state.models.at(demand.model);
+    if (wanted == 0 || model.grouped() || model.external()) {
+      return wanted > 0;
     }
-  }
-  if (model.external()) {
-    const std::optional<DeviceId> only = standing_by(state, id);
-    for (const Seat& seat : model.footprints.seats()) {
-      if (!only || seat.device == *only) {
-        blocks.push_back({seat.device});
-      }
-    }
-  }
-  return blocks;
-}
-
-/// That it needs on each device of its blocks.
-std::int64_t pages_per_device(const State& state, ModelId id) {
-  const ModelState& model = state.models.at(id);
-  if (model.external()) {
-    std::int64_t pages = 1;
-    for (const std::vector<DeviceId>& devices : blocks_of(state, id)) {
-      pages = std::max(pages, pages_to_come(state, state.devices.at(devices.front()), id));
-    }
-    return pages;
-  }
-  std::int64_t pages = pages_beside_workspace(model.footprints.first());
-  for (const auto& [leader, others] : model.config.groups) {
-    for (const ShardPlace& place : block(state, id, leader)) {
-      const ModelState& shard = state.models.at(place.model);
-      pages = std::max(pages, pages_beside_workspace(shard.footprints.at(place.device)));
-    }
-  }
-  return pages;
-}
-
-/// Until it serves there if somebody asks for it now: what an engine needs may have to leave first.
-Duration start_time(const State& state, const ModelState& model, const DeviceState& device) {
-  const Duration load_takes = load_time(state, model, device);
-  if (!model.external()) {
-    return load_takes;
-  }
-  const bool in_the_way =
-      pages_to_come(state, device, model.config.id) > free_pages(state, device) ||
-      std::ranges::any_of(device.instances, [&](const auto& entry) {
-        return displaces(model, entry.first) && !entry.second.template is<Suspended>();
-      });
-  return load_takes + (in_the_way ? leaving_time(state, device, model.config.id) : Duration{});
-}
-
-/// What a model is expected to need beyond the instances that serve.
-policy::ModelDemand model_demand(const Parts& core, ModelId id) {
-  const State& state = core.state;
-  const ModelState& model = state.models.at(id);
-  const DeviceState& device =
-      state.devices.at(standing_by(state, id).value_or(model.footprints.first_device()));
-  const std::int64_t instances = std::ranges::count_if(
-      model.spots, [&](const Spot& spot) { return busy(state, id, *spot.instance); });
-  const policy::Forecast& forecast = expected(state, model, device);
-  const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
-  const bool hot = core.demand.load(id) >= capacity / 2;
-  policy::Load load{.mean = forecast.load.mean,
-                    .peak = std::max(forecast.load.mean, forecast.load.peak)};
-  std::vector<std::vector<DeviceId>> blocks = blocks_of(state, id);
-  if (!blocks.empty()) {  // It runs on one of them, whatever its load.
-    load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
-  }
-  return policy::gate_demand(
-      {.model = id,
-       .mean_load = load.mean,
-       .peak_load = load.peak,
-       .batch = model.config.batch,
-       .instances = instances,
-       .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
-       .blocks = std::move(blocks),
-       .pages_per_device = pages_per_device(state, id),
-       .load_time = start_time(state, model, device),
-       .hit_time = kHitTime,
-       .ttft = model.objectives().ttft},
-      forecast,
-      hot ? policy::Heat::kHot : policy::Heat::kOther,
-      policy::recent_peak(model.demand.history(), state.window, kRecentWindows));
-}
-
-/// Whether an operator, or a limit to how long it may be idle, sent it away. The latter is not for
-/// longer than the window in which that was: it may be back when the next one begins.
-bool kept_away(const State& state, const ModelState& model) {
-  if (model.sent_away || !model.unloads_asked.empty() || model.idle_in < 0) {
-    return model.sent_away || !model.unloads_asked.empty();
-  }
-  const DeviceState& device = state.devices.at(model.footprints.first_device());
-  return state.options.planner.calendar.window_at(state.now + lead(state, model, device)) <=
-         model.idle_in;
-}
-
-/// Whether an external engine is on its way out, or wanted back by requests.
-bool decided_elsewhere(const ModelState& model) {
-  return model.external() &&
-         (model.wanted() || std::ranges::any_of(model.spots, [](const Spot& spot) {
-            return spot.instance->is<Evicting>();
-          }));
-}
-
-std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
-  const State& state = core.state;
-  std::vector<policy::ModelDemand> demands;
-  for (const auto& [id, model] : state.models) {
-    const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
-    const bool whole_model = !model.config.part_of && !model.config.cut_of;
-    if (whole_model && !model.removed && !model.footprints.empty() && !kept_away(state, model) &&
-        state.now >= model.retry_at && !crowded && !decided_elsewhere(model)) {
-      demands.push_back(model_demand(core, id));
-    }
-  }
-  return demands;
+    return wanted > std::ranges::count_if(model.spots, [&](const Spot& spot) {
+             const Instance& instance = *spot.instance;
+             return !instance.is<Evicting>() &&
+                    replica_state(state, demand.model, instance) != policy::ReplicaState::kServing;
+           });
+  });
 }
 
 // ---- What is done ----
@@ -541,11 +425,15 @@ bool engine_leaves(const State& state) {
 }  // namespace
 
 void prewarm(const Parts& core) {
-  const std::vector<policy::ModelDemand> demands = expected_demands(core);
+  std::vector<policy::ModelDemand> demands = expected_demands(core);
   if (demands.empty()) {
     return;
   }
   core.residency.decay_peaks();
+  if (!lacks_any(core.state, demands)) {
+    return;  // All that is wanted is there; what stays needs no decision.
+  }
+  add_load_times(core.state, demands);
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
   for (const policy::PrewarmDecision& decision :

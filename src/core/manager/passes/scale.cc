@@ -14,8 +14,8 @@ namespace {
 
 /// Whether all of the model that serves is stages: it is gathered first.
 bool in_stages(const State& state, ModelId id, const ModelState& model) {
-  return std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); }) &&
-         !serves_complete(state, id);
+  return !serves_complete(state, id) &&
+         std::ranges::any_of(model.cuts, [&](ModelId cut) { return somewhere(state, cut); });
 }
 
 /// One device more for a model with so much load: one that it was spared on, else where that costs
@@ -41,7 +41,8 @@ void add_replica(const Parts& core, ModelId id, double load) {
 
 void scale(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [id, model] : state.models) {
+  for (const auto& [id, known] : state.index.named) {
+    const ModelState& model = *known;
     if (model.demand.in_system() == 0 || model.external() || model.sharded() || model.removed ||
         in_stages(state, id, model)) {
       continue;
