@@ -74,6 +74,11 @@ TEST(DemandMeter, LooksBeyondTheWindowAsFarAsPreparingTakes) {
   EXPECT_NEAR(mean(3s, at(86s)), 0, 0.1);
   EXPECT_NEAR(mean(3s, at(88s)), 2, 0.1);
   EXPECT_NEAR(mean(5s, at(86s)), 2, 0.1);
+  EXPECT_TRUE(demand.grows());
+  demand.remember(8, {});
+  demand.foresee(8, 9);
+  EXPECT_FALSE(demand.grows()) << "the busy half comes first";
+  EXPECT_NEAR(mean(3s, at(98s)), 2, 0.1);
 }
 
 TEST(DemandMeter, LooksBeyondTheWindowAlsoWhereOnlyDaysAgreeThatSomebodyComes) {

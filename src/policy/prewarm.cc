@@ -118,7 +118,8 @@ std::optional<FoundGroup> find_roomiest(const ReplicaMap& map, const GroupWant& 
 
 class Planner {
  public:
-  Planner(const ReplicaMap& map, const PrewarmOptions& options) : map_(map), options_(options) {}
+  Planner(ReplicaMap map, const PrewarmOptions& options)
+      : map_(std::move(map)), options_(options) {}
 
   std::vector<PrewarmDecision> plan(std::span<const ModelDemand> models) {
     assign_existing(models);
@@ -295,10 +296,10 @@ class Planner {
 
 }  // namespace
 
-std::vector<PrewarmDecision> plan_prewarm(const ReplicaMap& map,
+std::vector<PrewarmDecision> plan_prewarm(ReplicaMap map,
                                           std::span<const ModelDemand> models,
                                           const PrewarmOptions& options) {
-  return Planner(map, options).plan(models);
+  return Planner(std::move(map), options).plan(models);
 }
 
 }  // namespace heddle::policy

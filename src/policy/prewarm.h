@@ -70,8 +70,8 @@ struct PrewarmDecision {
 /// Decisions: keeps by replica id; then loads, evictions before the load that they make room for,
 /// and skips, in order of worth. Pages counted free by an eviction are free only once they are
 /// unmapped: a load waits for the evictions before it.
-/// Pure. O((M + R + D) log D) for M models, R replicas, D devices; `map` is copied.
-[[nodiscard]] std::vector<PrewarmDecision> plan_prewarm(const ReplicaMap& map,
+/// Pure. O((M + R + D) log D) for M models, R replicas, D devices.
+[[nodiscard]] std::vector<PrewarmDecision> plan_prewarm(ReplicaMap map,
                                                         std::span<const ModelDemand> models,
                                                         const PrewarmOptions& options);
 

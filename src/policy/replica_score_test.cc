@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
+
+#include "base/rng.h"
 
 namespace heddle::policy {
 namespace {
@@ -104,6 +107,23 @@ TEST(DesiredReplicas, ValueIsTheTimeExpectedToBeSaved) {
   EXPECT_NEAR(replicas[0].worth.score, 0.99 * 1.5, 1e-5);  // The load exceeds 0.
   EXPECT_NEAR(replicas[1].worth.score, 0.5 * 1.5, 1e-6);   // The load exceeds 25.6.
   EXPECT_EQ(replicas[0].worth.tier, 0);
+}
+
+// Property: whoever counts them need not list them.
+TEST(DesiredReplicas, AreAsManyAsAreCounted) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    const double mean = static_cast<double>(rng.below(2000)) / 10;
+    const double peak = static_cast<double>(rng.below(3000)) / 10;
+    const ModelDemand model = demand(mean, peak, static_cast<std::int64_t>(rng.below(6)));
+    for (const ScoreVariant variant : {ScoreVariant::kPaper,
+                                       ScoreVariant::kArtifact,
+                                       ScoreVariant::kCorrected,
+                                       ScoreVariant::kValue}) {
+      ASSERT_EQ(desired_count(model, variant), std::ssize(desired_replicas(model, variant)));
+    }
+  }
 }
 
 TEST(TailProbability, IsTheNormalOne) {

@@ -78,7 +78,7 @@ void Catalog::configure(const Configure& configure) {
 void Catalog::reckon_tokens() {
   std::map<const Seats*, std::vector<std::int64_t>> pages;  // Most of a device, by shape.
   for (auto& [id, model] : state_.models) {
-    if (model.sharded()) {
+    if (!model.config.groups.empty()) {
       model.tokens_max = reckon_tokens_max(state_, id);
       continue;
     }
