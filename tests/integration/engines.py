@@ -70,9 +70,8 @@ def by_turns(window, start, wake, first_token_ms=0, planner=""):
     """A heddle.yaml of two engines of which one runs at a time. They sleep; `start` and `wake` seconds are what it takes them to
     start and to have their weights again. A day has four windows of so many seconds: as short as tests need it."""
     options = f"--open-after {start} --wake-after {wake} --first-token-ms {first_token_ms}"
-    rows = "".join(
-        f"  {name}: {{cmd: '{scripted(name, options)}', engine: vllm, suspend: [sleep]}}\n" for name in TURNS.values()
-    )
+    keys = "engine: vllm, suspend: [sleep], slo: {ttft: 100ms}"
+    rows = "".join(f"  {name}: {{cmd: '{scripted(name, options)}', {keys}}}\n" for name in TURNS.values())
     return (
         f"listen: 127.0.0.1:0\nstartPort: {free_port(2)}\ndevices: [{{name: gpu, kind: external, memory: 1GiB}}]\n"
         f"planner: {{window: {window}s, day: {QUARTERS * window}s, period: 100ms{planner}}}\nmodels:\n{rows}"

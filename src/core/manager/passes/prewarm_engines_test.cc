@@ -190,10 +190,10 @@ TEST(PrewarmEngine, AnEngineThatIsAskedForAgainAndAgainStaysUntilThatIsOver) {
     core.finish(core.run(kRival));
     core.pass(1s);
   }
-  core.pass(1500ms);  // It is no longer in use, but three seconds are not over.
+  core.pass(1500ms);  // It is no longer in use, but three of its gaps are not over.
   prewarm(core.parts);
   EXPECT_TRUE(core.evictions().empty());
-  core.pass(1s);
+  core.pass(3s);
   prewarm(core.parts);
   EXPECT_EQ(core.evictions(), (Spots{{kDevice, kRival}}));
 }
