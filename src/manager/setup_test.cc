@@ -145,9 +145,9 @@ TEST(Setup, AReloadCannotChangeHowThePlannerDecides) {
   planner.planner.queue = config::QueueOrder::kArrival;
   EXPECT_EQ(check_reload(before, planner).error().code, Code::kFailedPrecondition);
   config::Config patient = before;
-  patient.planner.drain_after = 7s;
+  patient.planner.drain_after = std::chrono::seconds(7);
   EXPECT_TRUE(check_reload(before, patient)) << "this is read anew each time";
-  EXPECT_EQ(core_setup(patient, {}, {}, kClockOffset).options.drain_after, 7s);
+  EXPECT_EQ(core_setup(patient, {}, {}, kClockOffset).options.drain_after, std::chrono::seconds(7));
   config::Config folder = before;
   folder.data_dir = "/elsewhere";
   EXPECT_EQ(check_reload(before, folder).error().code, Code::kFailedPrecondition);

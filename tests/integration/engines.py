@@ -62,6 +62,31 @@ def free_port(count=1):
             continue
 
 
+QUARTERS = 4  # Windows in a day of by_turns().
+TURNS = {0: "early", 2: "late"}  # Who is asked for in which of them.
+
+
+def by_turns(window, start, wake, first_token_ms=0, planner=""):
+    """A heddle.yaml of two engines of which one runs at a time. They sleep; `start` and `wake` seconds are what it takes them to
+    start and to have their weights again. A day has four windows of so many seconds: as short as tests need it."""
+    options = f"--open-after {start} --wake-after {wake} --first-token-ms {first_token_ms}"
+    keys = "engine: vllm, suspend: [sleep], slo: {ttft: 100ms}"
+    rows = "".join(f"  {name}: {{cmd: '{scripted(name, options)}', {keys}}}\n" for name in TURNS.values())
+    return (
+        f"listen: 127.0.0.1:0\nstartPort: {free_port(2)}\ndevices: [{{name: gpu, kind: external, memory: 1GiB}}]\n"
+        f"planner: {{window: {window}s, day: {QUARTERS * window}s, period: 100ms{planner}}}\nmodels:\n{rows}"
+    )
+
+
+def next_turn(window):
+    """Waits until the window begins in which the next engine of by_turns() is asked for, and says which that is."""
+    while True:
+        number = int(time.time() // window) + 1
+        time.sleep(max(0, number * window - time.time()))
+        if number % QUARTERS in TURNS:
+            return TURNS[number % QUARTERS]
+
+
 class Engine:
     """An engine that a test runs itself. `url` ends without a slash; use as a context manager."""
 

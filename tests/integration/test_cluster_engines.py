@@ -258,3 +258,25 @@ def test_an_engine_that_is_taken_out_while_nobody_leads_is_ended():
         manager.restart()
         host.await_line("engine is ended model=gone")
         assert gateway.chat("adder", prompt) == answer
+
+
+def test_an_engine_is_there_before_the_window_in_which_it_is_expected():
+    window, days = 3, 12
+    planner = f"planner: {{window: {window}s, day: {engines.QUARTERS * window}s, period: 100ms}}\n"
+    with started([engine("beta", keys="memory: 40MiB, ttl: 2")], extra=planner) as running:
+        gateway = running.gateways[0]
+
+        def known():
+            (found,) = gateway.call("/api/forecasts")[2]["models"]
+            return found
+
+        for _ in range(days):
+            while (int(time.time() // window) + 1) % engines.QUARTERS:
+                time.sleep(window / 2)
+            time.sleep(window - time.time() % window + 0.2)
+            assert b"beta heard" in ask(gateway.url, body_of("beta", tokens=5))
+            if known()["starts"]["hit"] > 0:
+                break
+        assert known()["starts"]["hit"] > 0 and known()["loads"]["forecast"] > 0
+        (first, *_) = [one for one in gateway.call("/api/decisions")[2]["decisions"] if one["decision"] == "prewarm"]
+        assert first["model"] == "beta" and "it is started" in first["why"]

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import subprocess
+import time
 
 import engines
 import openai
@@ -113,6 +114,45 @@ def test_requests_for_all_of_them_at_once_are_all_answered(mixed):
         ]
         for answered, answer in asked:
             assert answered.result(120) == answer
+
+
+def forecast(server, model):
+    _, _, answer = server.call("/api/forecasts")
+    return next(each for each in answer["models"] if each["model"] == model)
+
+
+def test_an_engine_is_resumed_before_the_window_in_which_it_is_expected(tmp_path):
+    window, days = 4, 15
+    text = engines.by_turns(window, start=0, wake=0.8) + f"dataDir: {tmp_path}\n"
+    with heddle.Server(text) as server:
+
+        def hits():
+            return min(forecast(server, name)["starts"]["hit"] for name in engines.TURNS.values())
+
+        for _ in range(2 * days):
+            name = engines.next_turn(window)
+            time.sleep(0.2)
+            assert server.chat(name, "x", max_tokens=5).startswith(name + " heard ")
+            if hits() > 0:
+                break
+        else:
+            pytest.fail(f"no engine was there before it was asked for: {server.call('/api/decisions')[2]}")
+        for name in engines.TURNS.values():
+            known = forecast(server, name)
+            assert known["loads"]["forecast"] > 0 and known["expected_mean"] is not None
+            explained = subprocess.check_output([heddle.BINARY, "explain", "--url", server.url, name], text=True)
+            assert "expected" in explained and "it stood by" in explained, explained
+            (counted,) = (
+                value
+                for key, value in server.metrics().items()
+                if key.startswith("heddle_model_starts_total{") and f'"{name}"' in key and '"hit"' in key
+            )
+            assert counted == known["starts"]["hit"]
+    with heddle.Server(text) as server:  # What was measured is known; the engines have to be started.
+        deadline = time.monotonic() + 3 * engines.QUARTERS * window
+        while not any(forecast(server, name)["loads"]["forecast"] for name in engines.TURNS.values()):
+            assert time.monotonic() < deadline, "no engine was started before it was asked for"
+            time.sleep(0.1)
 
 
 def test_heddle_itself_is_an_engine(tmp_path):

@@ -8,6 +8,7 @@
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/value.h"
 #include "core/manager/views.h"
 
 namespace heddle::core::manager {
@@ -18,7 +19,7 @@ void DrainPlans::begin(DeviceId id, ModelId model, const std::vector<ModelId>& v
   reindex(state_, id);
   for (const ModelId victim : victims) {
     const Instance& leader = *leading(state_, device, victim);
-    if (!leader.is<Suspended>() && !leader.staged()) {
+    if (!leader.is<Suspended>() && !leader.is<Loading>() && !leader.staged()) {
       residency_.drain_for(id, victim, model, victim);
     }
   }
@@ -154,7 +155,8 @@ bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
       continue;  // It has left.
     }
     left = false;
-    const bool leaves = engine.is<Draining>() || engine.is<Suspended>();
+    const bool leaves = engine.is<Draining>() || engine.is<Suspended>() ||
+                        comes_for_nobody(state_, state_.models.at(victim), device);
     if (leaves && may_leave(plan, victim, engine)) {
       const bool busy = !engine.in_flight.empty();
       const bool for_room = short_by > 0 || !displaces(state_.models.at(plan.model), victim);

@@ -1,5 +1,6 @@
-// Random worlds of an external engine that two hosts have: hosts are cut off and die, engines and
-// managers die. Whatever happens, each request is answered once all is well again.
+// Random worlds of external engines that two hosts have: hosts are cut off and die, engines and
+// managers die; in some of them engines are prewarmed. Whatever happens, each request is answered
+// once all is well again.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,10 +28,13 @@ constexpr ModelId kRival{2};
 constexpr int kSteps = 300;
 constexpr int kTurnsMost = 4000;   ///< Until all is answered; 200 s.
 constexpr int kTurnsToRest = 100;  ///< For what is at two places to leave one.
+constexpr policy::Calendar kCalendar{.window = 1s, .windows_per_day = 4};
 
 class EngineWorld {
  public:
-  explicit EngineWorld(std::uint64_t seed) : rng_(seed) {
+  /// With `forecasts` nobody asks for an engine in some windows of a day, and it comes before
+  /// others.
+  EngineWorld(std::uint64_t seed, bool forecasts) : rng_(seed), forecasts_(forecasts) {
     for (const HostId host : {HostId(1), HostId(2)}) {
       hosts_[device_id(host, 0)] = {};
     }
@@ -54,6 +59,8 @@ class EngineWorld {
 
   [[nodiscard]] std::size_t unanswered() const { return requests_.size(); }
   [[nodiscard]] int answered() const { return answered_; }
+  /// Times that an engine was started or resumed before it was asked for.
+  [[nodiscard]] int prewarmed() const { return prewarmed_; }
   /// At how many hosts something of the engine is left.
   [[nodiscard]] std::int64_t places(ModelId model) const {
     return std::ranges::count_if(
@@ -95,6 +102,13 @@ class EngineWorld {
       case 5:
         if (!host.engines.empty() && rng_.below(4) == 0) {
           kill(device, host, host.engines.begin()->first);
+        }
+        break;
+      case 6:
+        if (forecasts_ && rng_.below(4) == 0) {
+          hear(AdminUnload{.ticket = TicketId(++tickets_given_),
+                           .model = rng_.below(2) == 0 ? kModel : kRival,
+                           .why = EvictionReason::kIdle});
         }
         break;
       default:
@@ -160,9 +174,28 @@ class EngineWorld {
     }
   }
 
+  /// Whether somebody may ask for the model in this window: for each in one window of a day.
+  [[nodiscard]] static bool asked_in(ModelId model, std::int64_t window) {
+    return window % kCalendar.windows_per_day == (model == kModel ? 0 : 2);
+  }
+  /// What a manager before this one measured.
+  void remember(ModelId model) {
+    LoadRemembered remembered{.model = model};
+    const std::int64_t present = kCalendar.window_at(now_);
+    for (std::int64_t window = present - 5 * kCalendar.windows_per_day; window < present;
+         ++window) {
+      remembered.windows.emplace_back(
+          window, asked_in(model, window) ? policy::Load{.mean = 0.5, .peak = 2} : policy::Load{});
+    }
+    hear(remembered);
+  }
+
   void arrive() {
     const RequestId id(++requests_given_);
     const ModelId model = rng_.below(3) == 0 ? kRival : kModel;
+    if (forecasts_ && !asked_in(model, kCalendar.window_at(now_))) {
+      return;
+    }
     requests_[id] = {.model = model};
     hear(RequestArrived{.request = id, .model = model});
   }
@@ -216,6 +249,8 @@ class EngineWorld {
                       .model = model,
                       .news = news,
                       .held_pages = held,
+                      .swap_out = forecasts_ ? Duration(100ms) : Duration{},
+                      .swap_in = forecasts_ ? Duration(200ms) : Duration{},
                       .reason = {Code::kUnavailable, "signal 9"}});
     }
   }
@@ -225,7 +260,11 @@ class EngineWorld {
   void begin_manager() {
     core_ = ManagerCore();
     hear(Settled{.settled = false});
-    Configure configure{.options = {.drain_after = 200ms}};
+    Configure configure{.options = {.drain_after = 200ms,
+                                    .planner = {.prewarm = forecasts_,
+                                                .value = forecasts_,
+                                                .period = 100ms,
+                                                .calendar = kCalendar}}};
     for (const ModelId model : {kModel, kRival}) {
       ManagerModel& entry = configure.models.emplace_back(ManagerModel{
           .id = model, .name = "m", .context = 1, .external = ExternalModel{.drain = 1s}});
@@ -237,6 +276,11 @@ class EngineWorld {
       configure.devices.push_back({.id = device, .name = "d", .pages = 10});
     }
     hear(configure);
+    for (const ModelId model : {kModel, kRival}) {
+      if (forecasts_) {
+        remember(model);
+      }
+    }
     const bool fronts_first = rng_.below(2) == 0;
     if (fronts_first) {
       tell_front();
@@ -266,6 +310,7 @@ class EngineWorld {
     core_.check_invariants();
     for (const ManagerCommand& command : commands) {
       if (const auto* load = std::get_if<LoadOn>(&command)) {
+        prewarmed_ += load->early ? 1 : 0;
         bring_in(load->device, load->model);
       } else if (const auto* evict = std::get_if<EvictFrom>(&command)) {
         take_out(evict->device, evict->model);
@@ -333,27 +378,50 @@ class EngineWorld {
   }
 
   Rng rng_;
+  bool forecasts_;
   Instant now_{100s};
   ManagerCore core_{};
   std::map<DeviceId, Host> hosts_{};
   std::map<RequestId, Request> requests_{};
   std::vector<std::function<void()>> said_{};  ///< That the manager is about to hear.
   std::uint64_t requests_given_ = 0;
+  std::uint64_t tickets_given_ = 0;
   int answered_ = 0;
+  int prewarmed_ = 0;
 };
 
-TEST(EngineWorld, EveryRequestIsAnsweredOnceAllIsWell) {
+/// How much happened in so many worlds in which it went well.
+struct Worlds {
   int answered = 0;
+  int prewarmed = 0;
+};
+
+void run_worlds(bool forecasts, Worlds& worlds) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    EngineWorld world(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EngineWorld world(seed, forecasts);
     world.run();
-    answered += world.answered();
-    ASSERT_EQ(world.unanswered(), 0U) << "seed " << seed;
+    worlds.answered += world.answered();
+    worlds.prewarmed += world.prewarmed();
+    ASSERT_EQ(world.unanswered(), 0U);
     for (const ModelId model : {kModel, kRival}) {
-      ASSERT_LE(world.places(model), 1) << "seed " << seed;
+      ASSERT_LE(world.places(model), 1);
     }
   }
-  EXPECT_GT(answered, 3000);
+}
+
+TEST(EngineWorld, EveryRequestIsAnsweredOnceAllIsWell) {
+  Worlds worlds;
+  run_worlds(false, worlds);
+  EXPECT_GT(worlds.answered, 3000);
+  EXPECT_EQ(worlds.prewarmed, 0);
+}
+
+TEST(EngineWorld, EveryRequestIsAnsweredWhereEnginesArePrewarmed) {
+  Worlds worlds;
+  run_worlds(true, worlds);
+  EXPECT_GT(worlds.answered, 3000);
+  EXPECT_GT(worlds.prewarmed, 300);
 }
 
 }  // namespace

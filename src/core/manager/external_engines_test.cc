@@ -180,6 +180,37 @@ TEST(ManagerEngines, TheEngineWhoseRequestsHaveRunForLongIsSparedThoughItHasFewe
   }
 }
 
+// Nobody waits for an engine that comes by forecast; whether one may have to wait for it is a
+// matter of what is left of its start.
+TEST(ManagerEngines, ARequestDoesNotWaitLongForAnEngineThatComesForNobody) {
+  for (const bool soon : {false, true}) {
+    EngineBench bench;
+    bench.configuration.options.planner = {
+        .prewarm = true, .value = true, .calendar = {.window = 10s, .windows_per_day = 8640}};
+    bench.tell(bench.configuration);
+    LoadRemembered remembered{.model = kA};
+    for (std::int64_t window = 0; window < 10; ++window) {
+      remembered.windows.push_back({window, {.mean = 0.5, .peak = 1}});
+    }
+    bench.tell(remembered);
+    ASSERT_EQ(find<LoadOn>(bench.after(1s))->model, kA);
+    bench.after(soon ? 29500ms : 5s);  // A start takes 30 s, as far as is known.
+    const auto asked = bench.arrive(1, kB);
+    EXPECT_EQ(find<EvictFrom>(asked) == nullptr, soon);
+    const auto evicted = soon ? bench.engine_says(kA, EngineNews::kServing, 12) : asked;
+    ASSERT_NE(find<EvictFrom>(evicted), nullptr) << soon;
+    EXPECT_EQ(find<EvictFrom>(evicted)->model, kA);
+    EXPECT_EQ(find<LoadOn>(bench.engine_says(kA, EngineNews::kEnded))->model, kB);
+  }
+}
+
+TEST(ManagerEngines, ARequestWaitsForAnEngineThatSomebodyWaitsFor) {
+  EngineBench bench;
+  bench.arrive(1, kA);
+  EXPECT_EQ(find<EvictFrom>(bench.arrive(2, kB)), nullptr);
+  EXPECT_EQ(find<EvictFrom>(bench.after(5s)), nullptr);
+}
+
 TEST(ManagerEngines, OneThatCannotBeFrozenIsWaitedFor) {
   EngineBench bench;
   bench.configuration.models[0].external = ExternalModel{};

@@ -12,6 +12,7 @@ using test::kA;
 using test::kB;
 using test::kC;
 using test::kDevice;
+using test::kEngine;
 using test::kGroup;
 using test::kOther;
 using test::Spots;
@@ -45,6 +46,22 @@ TEST(Loads, WhatWasActedOnForARequestIsLeftAloneForAWhile) {
   core.pass(1ms);
   EXPECT_TRUE(admits(kC, kDevice)) << "ten periods later";
   EXPECT_FALSE(admits(kB, kDevice)) << "what was admitted is held";
+}
+
+TEST(Loads, AnExternalEngineDoesNotMakeWayForAReplica) {
+  TestState core(3);
+  core.add_engine();
+  core.serve(kEngine);
+  core.serve(kA, kOther);
+  core.resize(DeviceId(2), 5);
+  EXPECT_FALSE(place_for_replica(core.state, kA)) << "it would leave too slowly";
+  core.resize(DeviceId(2), 20);
+  core.serve(kB, DeviceId(2));
+  core.serve(kC, DeviceId(2));
+  const auto place = place_for_replica(core.state, kA);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->device, DeviceId(2));
+  EXPECT_EQ(place->victims.size(), 1U);
 }
 
 TEST(Loads, ForgettingWhatHasPassedChangesNothing) {

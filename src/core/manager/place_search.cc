@@ -165,13 +165,17 @@ std::optional<Placement> choose_load(const State& state,
 }  // namespace
 
 ReplicaChoice choose_replica(const State& state, ModelId model) {
-  const Field field = field_beside(state, model);
-  auto placement =
-      choose_load(state,
-                  model,
-                  field,
-                  state.now,
-                  {.drain_after = state.options.drain_after, .load = field.load_takes});
+  Field field = field_beside(state, model);
+  const PlacementOptions options{.drain_after = state.options.drain_after,
+                                 .load = field.load_takes};
+  const auto slow = [&](ModelId victim) { return state.models.at(victim).external(); };
+  auto placement = choose_load(state, model, field, state.now, options);
+  while (placement && std::ranges::any_of(placement->victims, slow)) {
+    std::erase_if(field.devices, [&](const DeviceState* device) {
+      return device->config.id == placement->device;
+    });
+    placement = choose_load(state, model, field, state.now, options);
+  }
   return {.placement = placement.value_or(Placement{}), .load_takes = field.load_takes};
 }
 

@@ -21,7 +21,8 @@ struct PlaceChoice {
 };
 
 /// Where the model could get one device more at once, and the time to load it on the slowest that
-/// may have it. The outcome is kLoad, or there is none.
+/// may have it. The outcome is kLoad, or there is none. External engines are no victims: they
+/// take long to leave.
 struct ReplicaChoice {
   policy::Placement placement{};
   Duration load_takes{};

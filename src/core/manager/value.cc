@@ -81,21 +81,31 @@ bool somebody_may_ask(const State& state, const ModelState& model) {
 /// load_time() of an external engine.
 Duration engine_time(const ModelState& model, const DeviceState& device) {
   const auto& [start, back] = model.load_times;
-  return device.instances.contains(model.config.id) ? first_known({model.swap_in, back, start})
-                                                    : first_known({start, model.swap_in});
+  const auto here = device.instances.find(model.config.id);
+  const bool starts =
+      here == device.instances.end() || (here->second.is<Loading>() && !here->second.from_host);
+  return starts ? first_known({start, model.swap_in}) : first_known({model.swap_in, back, start});
 }
 
-/// What losing an idle external engine is expected to cost [s].
-double engine_worth(const State& state, const DeviceState& device, ModelId id) {
+/// What an idle external engine is worth [s]: `for_sure`, its swap out is waited for whether it is
+/// needed again or not.
+double engine_worth(const State& state, const DeviceState& device, ModelId id, bool for_sure) {
   if (!state.options.planner.value) {
     return 0;
   }
   const ModelState& model = state.models.at(id);
-  const Duration ttft = std::max<Duration>(model.objectives().ttft, 1ms);
-  return policy::worth({.needed = 1, .without = model.swap_out, .ttft = ttft}) +
-         policy::worth({.needed = needed(state, model, expected(state, model, device)),
-                        .without = load_time(state, model, device),
-                        .ttft = ttft});
+  const double again = needed(state, model, expected(state, model, device));
+  const Duration back = load_time(state, model, device);
+  policy::Asset engine{.needed = again,
+                       .without = model.swap_out + back,
+                       .ttft = std::max<Duration>(model.objectives().ttft, 1ms)};
+  double lost = policy::worth(engine);
+  if (for_sure) {
+    engine.needed = 1 - again;
+    engine.with = back;
+    lost += policy::worth(engine);
+  }
+  return lost;
 }
 
 /// What losing an idle instance of a whole model is expected to cost [s].
@@ -175,6 +185,14 @@ Duration leaving_time(const State& state, const DeviceState& device, ModelId mod
   return longest;
 }
 
+bool comes_for_nobody(const State& state, const ModelState& model, const DeviceState& device) {
+  const auto here = device.instances.find(model.config.id);
+  return model.external() && here != device.instances.end() && here->second.is<Loading>() &&
+         here->second.why == LoadReason::kForecast && !here->second.used && !model.wanted() &&
+         load_time(state, model, device) >
+             state.now - here->second.load_began + state.options.drain_after;
+}
+
 Duration lead(const State& state, const ModelState& model, const DeviceState& device) {
   return load_time(state, model, device) +
          with_look(leaving_time(state, device, model.config.id), state) +
@@ -211,7 +229,7 @@ const policy::Forecast& expected(const State& state,
 
 double worth(const State& state, const DeviceState& device, ModelId model) {
   if (state.models.at(model).external()) {
-    return engine_worth(state, device, model);
+    return engine_worth(state, device, model, false);
   }
   const Instance& instance = device.instances.at(model);
   const DeviceId leader = instance.part().leader.value_or(device.config.id);
@@ -220,6 +238,11 @@ double worth(const State& state, const DeviceState& device, ModelId model) {
     return 0;
   }
   return model_worth(state, state.devices.at(leader), all);
+}
+
+double worth_to_waiting(const State& state, const DeviceState& device, ModelId model) {
+  return state.models.at(model).external() ? engine_worth(state, device, model, true)
+                                           : worth(state, device, model);
 }
 
 Duration missing(const State& state, ModelId model, DeviceId leader) {

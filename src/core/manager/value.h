@@ -47,6 +47,12 @@ class LoadTimes {
 /// there beside the model.
 [[nodiscard]] Duration leaving_time(const State& state, const DeviceState& device, ModelId model);
 
+/// Whether it is an external engine that comes for nobody yet, and takes longer than a request
+/// bears with: one that wants its place does not wait until it is there.
+[[nodiscard]] bool comes_for_nobody(const State& state,
+                                    const ModelState& model,
+                                    const DeviceState& device);
+
 /// How long before a window something may have to be done for the model to be on the device in
 /// time.
 [[nodiscard]] Duration lead(const State& state, const ModelState& model, const DeviceState& device);
@@ -59,10 +65,13 @@ class LoadTimes {
                                                const DeviceState& device);
 
 /// What losing this instance is expected to cost [s]: of a shard, what its group is worth. Of
-/// several instances of a model only the forecast can want the last ones. Losing an external engine
-/// costs its swap out, which whoever takes its place waits for, and its return, if it is needed. 0
-/// where PlannerOptions::value is off.
+/// several instances of a model only the forecast can want the last ones. Of an external engine:
+/// its swap out and its return, as likely as it is needed again. 0 where PlannerOptions::value is
+/// off.
 [[nodiscard]] double worth(const State& state, const DeviceState& device, ModelId model);
+
+/// The same to a request that waits for the place: it waits for an engine's swap out in any case.
+[[nodiscard]] double worth_to_waiting(const State& state, const DeviceState& device, ModelId model);
 
 /// Until all shards are there, were those loaded now that are not; they are loaded at once.
 [[nodiscard]] Duration missing(const State& state, ModelId model, DeviceId leader);

@@ -161,7 +161,7 @@ TEST(Value, WithoutValuesNothingIsWorthAnything) {
   EXPECT_EQ(worth(without.state, without.device(), kEngine), 0);
 }
 
-TEST(Value, AnEngineIsWorthItsSwapOutAndItsReturnAsOftenAsItIsNeeded) {
+TEST(Value, AnEngineIsWorthItsSwapsAsLikelyAsItIsNeeded) {
   TestState core(1, {.value = true});
   core.add_engine();
   core.serve(kEngine);
@@ -170,16 +170,21 @@ TEST(Value, AnEngineIsWorthItsSwapOutAndItsReturnAsOftenAsItIsNeeded) {
   engine.swap_out = 2s;
   engine.swap_in = 5s;
   const auto now = [&] { return worth(core.state, core.device(), kEngine); };
+  const auto to_waiting = [&] { return worth_to_waiting(core.state, core.device(), kEngine); };
   for (int i = 0; i < 10; ++i) {
     core.finish(core.run(kEngine));
     core.pass(1s);
   }
   EXPECT_GT(now(), 6.9) << "it is asked for all the time";
-  EXPECT_LE(now(), 7);
+  EXPECT_LE(to_waiting(), 7);
+  EXPECT_GE(to_waiting(), now());
   core.pass(60s);
-  EXPECT_LT(now(), 3);
+  EXPECT_LT(now(), 2);
   core.pass(1000h);
-  EXPECT_NEAR(now(), 2, 0.01) << "nobody asks for it any more";
+  EXPECT_NEAR(now(), 0, 0.01) << "nobody asks for it any more";
+  EXPECT_NEAR(to_waiting(), 2, 0.01) << "who wants its place waits until it has left";
+  core.serve(kA);
+  EXPECT_EQ(worth_to_waiting(core.state, core.device(), kA), worth(core.state, core.device(), kA));
 }
 
 TEST(Value, AnEngineAndAModelOfOursThatAreNeededAlikeAreWorthWhatTheirReturnTakes) {

@@ -35,17 +35,19 @@ policy::ResidentView engine_view(const State& state,
   const Instance& instance = device.instances.at(id);
   const bool stands_by = instance.is<Suspended>();
   const bool busy = !instance.in_flight.empty();
-  return {.model = id,
-          .pages = pages_of(state, device, id),
-          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-          .oldest_wait = oldest_wait(state, model, instance),
-          .last_used = model.last_used,
-          .serving_since = instance.serving_since,
-          .min_residence = residence(model, instance),
-          .pinned = model.config.pin && !model.removed,
-          .displaced = !stands_by && displaces(wanted, id),
-          .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
-          .in_transition = stands_by ? busy : !instance.is<Serving>()};
+  return {
+      .model = id,
+      .pages = pages_of(state, device, id),
+      .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+      .oldest_wait = oldest_wait(state, model, instance),
+      .last_used = model.last_used,
+      .serving_since = instance.serving_since,
+      .min_residence = residence(model, instance),
+      .pinned = model.config.pin && !model.removed,
+      .displaced = !stands_by && displaces(wanted, id),
+      .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
+      .in_transition =
+          stands_by ? busy : !instance.is<Serving>() && !comes_for_nobody(state, model, device)};
 }
 
 /// A model of ours as a victim for `wanted`. Of a shard in its group, what counts is how the group
@@ -80,7 +82,7 @@ policy::ResidentView resident_view(const State& state,
 
 void weigh(const State& state, const DeviceState& device, policy::PlacementDevice& view) {
   for (policy::ResidentView& resident : view.residents) {
-    resident.worth = worth(state, device, resident.model);
+    resident.worth = worth_to_waiting(state, device, resident.model);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "core/manager/expected_demands.h"
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
@@ -12,6 +13,7 @@
 #include "core/manager/passes/passes.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
+#include "policy/value.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -35,11 +37,20 @@ policy::ReplicaState replica_state(const State& state, ModelId id, const Instanc
                                      : policy::ReplicaState::kReady;
 }
 
+/// Whether its next request is likely to come soon: it was idle for no longer than three of its
+/// mean gaps, and half a window.
+bool due_soon(const State& state, const ModelState& model) {
+  const Duration gaps =
+      from_seconds(static_cast<double>(policy::kGapsAhead) * model.demand.mean_gap());
+  return state.now - model.demand.last_used() <=
+         std::min<Duration>(gaps, state.options.planner.calendar.window / 2);
+}
+
 /// Whether it never leaves for something that is to be prewarmed, or not yet. Bringing an engine
-/// back takes long, so that it stays as it does where requests want its place.
+/// back takes long: it stays as it does where requests want its place, and while it is in use.
 bool pinned(const State& state, const ModelState& model, const Instance& instance) {
   const bool settled = model.external()
-                           ? instance.is<Serving>() &&
+                           ? instance.is<Serving>() && !due_soon(state, model) &&
                                  state.now >= instance.serving_since + residence(model, instance)
                            : instance.complete;
   return stays(state, model) || !settled;

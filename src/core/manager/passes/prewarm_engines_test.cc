@@ -183,6 +183,21 @@ TEST(PrewarmEngine, WhatIsPinnedOrBusyOrCameJustNowStays) {
   EXPECT_EQ(fresh.evictions(), (Spots{{kDevice, kRival}}));
 }
 
+TEST(PrewarmEngine, AnEngineThatIsAskedForAgainAndAgainStaysUntilThatIsOver) {
+  ExpectedEngine core;
+  core.add_rival(1s);
+  for (int i = 0; i < 10; ++i) {
+    core.finish(core.run(kRival));
+    core.pass(1s);
+  }
+  core.pass(1500ms);  // It is no longer in use, but three of its gaps are not over.
+  prewarm(core.parts);
+  EXPECT_TRUE(core.evictions().empty());
+  core.pass(3s);
+  prewarm(core.parts);
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kRival}}));
+}
+
 TEST(PrewarmEngine, WhatItDisplacesLeavesWhateverRoomThereIs) {
   ExpectedEngine core;
   core.add_rival(1s);
