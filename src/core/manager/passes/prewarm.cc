@@ -433,18 +433,8 @@ bool engine_leaves(const State& state) {
   });
 }
 
-}  // namespace
-
-void prewarm(const Parts& core) {
-  std::vector<policy::ModelDemand> demands = expected_demands(core);
-  if (demands.empty()) {
-    return;
-  }
-  core.residency.decay_peaks();
-  if (!lacks_any(core.state, demands)) {
-    return;  // All that is wanted is there; what stays needs no decision.
-  }
-  add_load_times(core.state, demands);
+/// Decides for all models, and does what can be done now.
+void load_what_lacks(const Parts& core, const std::vector<policy::ModelDemand>& demands) {
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
   for (const policy::PrewarmDecision& decision :
@@ -460,6 +450,20 @@ void prewarm(const Parts& core) {
                !prewarm_on(core, decision, std::exchange(victims, {}))) {
       core.loads.look_again();
     }
+  }
+}
+
+}  // namespace
+
+void prewarm(const Parts& core) {
+  std::vector<policy::ModelDemand> demands = expected_demands(core);
+  if (demands.empty()) {
+    return;
+  }
+  core.residency.decay_peaks();
+  if (lacks_any(core.state, demands)) {  // Else what is there stays, which needs no decision.
+    add_load_times(core.state, demands);
+    load_what_lacks(core, demands);
   }
   if (engine_leaves(core.state)) {
     core.loads.look_again();

@@ -102,7 +102,8 @@ void add_instance(const Parts& core, ModelId id) {
 
 void spread(const Parts& core) {
   const State& state = core.state;
-  for (const auto& [id, model] : state.models) {
+  for (const auto& [id, known] : state.index.named) {
+    const ModelState& model = *known;
     if (model.demand.in_system() == 0 || model.external() || model.grouped() || model.removed) {
       continue;
     }
