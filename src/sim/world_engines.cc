@@ -41,7 +41,9 @@ bool World::dispatch(LiveId id, ReplicaId to, Reason reason) {
   if (replica == nullptr || !replica->serves()) {
     return false;
   }
-  HEDDLE_CHECK(request.live && !request.dispatched && request.model == replica->model);
+  HEDDLE_CHECK(request.live);
+  HEDDLE_CHECK(!request.dispatched);
+  HEDDLE_CHECK(request.model == replica->model);
   std::int64_t room = INT64_MAX;
   for (const Stage& stage : replica->stages) {
     const Gpu& gpu = gpus_[stage.spec.gpus[0].value()];

@@ -193,6 +193,9 @@ void LivePlane::do_without(const Turn& turn, LiveDevice& place) {
            core::RequestFailed{.request = id,
                                .error = {Code::kResourceExhausted, "no memory for its KV"}});
     resident.going = true;
+    for (const LiveDevice::Waiting& each : place.take(turn.world, model)) {
+      give_back(place, each, false);
+    }
     turn.actions.evict(*resident.replica, Reason::kTooLarge, std::nullopt);
     touch(place.id(), true);
     return;

@@ -139,6 +139,17 @@ TEST(PrewarmEngine, AnIdleEngineThatIsWorthLessLeavesFirst) {
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kEngine}}));
 }
 
+TEST(PrewarmEngine, WhereOneLeavesItIsLookedAgainThoughNothingLacks) {
+  TestState core(1, kLooksAhead);
+  core.add_engine();
+  core.serve(kEngine);
+  prewarm(core.parts);
+  EXPECT_FALSE(core.loading.unfinished());
+  core.residency.evict(kDevice, kEngine, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
+  prewarm(core.parts);
+  EXPECT_TRUE(core.loading.unfinished());
+}
+
 TEST(PrewarmEngine, AnIdleEngineThatIsWorthMoreStays) {
   ExpectedEngine core;
   core.add_rival(30s);

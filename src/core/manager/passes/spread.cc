@@ -93,7 +93,9 @@ void add_instance(const Parts& core, ModelId id) {
           id,
           *place,
           LoadReason::kLoad,
-          std::to_string(model.unborne.requests) + " requests are more than its instances bear")) {
+          std::to_string(model.unborne.requests) +
+              " requests are more than its instances bear, where a device should bear " +
+              std::to_string(model.config.batch))) {
     core.shortages.pay_unborne(id, cost);
   }
 }
