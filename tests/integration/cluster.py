@@ -4,21 +4,15 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
 import server as heddle
+from ports import free_port
 
 PAGE = "64KiB"
 START_SECONDS = 60
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Node:

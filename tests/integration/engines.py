@@ -2,9 +2,7 @@
 
 import importlib.util
 import pathlib
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +10,7 @@ import urllib.request
 
 import pytest
 import server as heddle
+from ports import free_port
 
 HERE = heddle.ROOT / "tests" / "engines"
 NODE = 20
@@ -47,19 +46,6 @@ def llama(path, port="${PORT}"):
 def scripted(name, options="", port="${PORT}"):
     """The command line of the engine that does as it is told."""
     return f"{sys.executable} {HERE / 'engine.py'} --port {port} --name {name} {options}"
-
-
-def free_port(count=1):
-    """The first of `count` ports in a row that nothing listens on, of those that the kernel gives to nobody."""
-    while True:
-        first = random.randrange(20000, 30000 - count)
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as listener:
-                    listener.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
 
 
 QUARTERS = 4  # Windows in a day of by_turns().
