@@ -17,7 +17,7 @@ LAYERS = {
     "policy": [],
     "history": ["policy"],
     "core": ["policy", "ledger", "spec"],
-    "sim": ["core", "policy", "ledger", "spec"],  # core: the policy `live` is the manager that `heddle serve` runs.
+    "sim": ["core", "policy", "ledger", "spec"],  # core: the policy `heddle` is the manager that `heddle serve` runs.
     "device": [],
     "collective": [],
     "memory": ["ledger", "device"],

@@ -16,7 +16,7 @@
 
 namespace heddle::sim {
 
-/// live: what `heddle serve` runs. core::ManagerCore decides, as it does there; this says to it
+/// heddle: what `heddle serve` runs. core::ManagerCore decides, as it does there; this says to it
 /// what happens in the world, in the words of workers, agents and gateways, and does in the world
 /// what it commands. It decides nothing. In which order a device takes up prompts is
 /// core::PrefillQueue's decision, as in a worker.
