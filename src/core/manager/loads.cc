@@ -52,6 +52,16 @@ void Loads::stage(const ShardPlace& stage, DeviceId leader, const std::vector<Mo
                         {.leader = stage.device == leader ? std::nullopt : std::optional(leader)});
 }
 
+bool Loads::take_back(ModelId model) {
+  for (const Spot& spot : state_.models.at(model).spots) {
+    if (spot.instance->spare) {
+      residency_.spare(spot.id, model, false);
+      return true;
+    }
+  }
+  return false;
+}
+
 bool Loads::replica(ModelId model,
                     const ReplicaPlace& place,
                     LoadReason why,

@@ -35,6 +35,8 @@ class Loads {
               std::string_view place);
   /// Brings in a stage of a cut that requests wait for; victims are idle.
   void stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims);
+  /// The model's first instance that was spared is not any more. False: none was.
+  bool take_back(ModelId model);
   /// Gives the model one device more. False: something was done with the model or there a moment
   /// ago.
   bool replica(ModelId model,

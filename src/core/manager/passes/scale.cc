@@ -21,11 +21,8 @@ bool in_stages(const State& state, ModelId id, const ModelState& model) {
 /// One device more for a model with so much load: one that it was spared on, else where that costs
 /// others less than the model's own requests would wait.
 void add_replica(const Parts& core, ModelId id, double load) {
-  for (const Spot& spot : core.state.models.at(id).spots) {
-    if (spot.instance->spare) {
-      core.residency.spare(spot.id, id, false);
-      return;
-    }
+  if (core.loads.take_back(id)) {
+    return;
   }
   const std::optional<ReplicaPlace> place = place_for_replica(core.state, id);
   if (place && place->lost <= load * to_seconds(place->load_takes)) {

@@ -77,11 +77,8 @@ std::int64_t unborne(const ModelState& model) {
 /// An instance that was spared costs nothing.
 void add_instance(const Parts& core, ModelId id) {
   const ModelState& model = core.state.models.at(id);
-  for (const Spot& spot : model.spots) {
-    if (spot.instance->spare) {
-      core.residency.spare(spot.id, id, false);
-      return;
-    }
+  if (core.loads.take_back(id)) {
+    return;
   }
   const std::optional<ReplicaPlace> place = place_for_replica(core.state, id);
   if (!place) {
