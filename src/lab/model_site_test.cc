@@ -7,21 +7,22 @@
 
 #include "gateway/test_client.h"
 
+#include <unistd.h>
+
 namespace heddle::lab {
 namespace {
 
 class ModelSiteTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "model-site";
     std::filesystem::create_directories(folder_ + "/below");
     std::ofstream(folder_ + "/config.json") << "0123456789";
-    std::ofstream(testing::TempDir() + "secret") << "not here";
+    std::ofstream(root_ + "/secret") << "not here";
     auto site = ModelSite::start({"/nonexistent", folder_});
     ASSERT_TRUE(site) << site.error().message;
     site_ = std::move(*site);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
 
   [[nodiscard]] gateway::TestResponse ask(std::size_t index,
                                           const std::string& name,
@@ -32,7 +33,8 @@ class ModelSiteTest : public testing::Test {
     return client.call("GET", url.substr(url.find('/', colon)) + name, "", headers);
   }
 
-  std::string folder_{};
+  const std::string root_ = testing::TempDir() + "model-site-" + std::to_string(::getpid());
+  const std::string folder_ = root_ + "/model";
   std::unique_ptr<ModelSite> site_{};
 };
 
