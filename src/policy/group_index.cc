@@ -303,8 +303,8 @@ std::optional<FoundGroup> GroupIndex::find_among(const GroupWant& want) const {
     });
     const GroupLook look = map_.look(group);
     // Where something is in use, evicting elsewhere may be better.
-    if (!usable || !look.laminar || look.free_pages < want.pages || (look.in_use && victims_ > 0) ||
-        map_.holds(group, want.model)) {
+    if (!usable || !look.laminar || look.free_pages < want.pages ||
+        (want.alone && look.in_use && victims_ > 0) || map_.holds(group, want.model)) {
       continue;
     }
     std::tuple candidate(!worth_less(look.highest, want.worth), look.score_sum, group);
@@ -396,7 +396,7 @@ std::optional<GroupIndex::WeighedGroup> GroupIndex::weigh(std::span<const Index>
   for (const ReplicaId victim : victims->second) {
     beside -= map_.entry(victim).replica.worth.score;
   }
-  const bool waits = !want.blocks.empty() && look.in_use;
+  const bool waits = want.alone && look.in_use;
   return WeighedGroup{.cost = {steps(victims->first, want), waits, beside, victims->first},
                       .found = {.devices = {group.begin(), group.end()},
                                 .isolated = worth_less(look.highest, want.worth),

@@ -18,9 +18,9 @@ struct GroupWant {
   std::int64_t devices = 1;
   std::int64_t pages = 0;  ///< On each.
   ReplicaWorth worth{};
-  /// Groups that may be it and that it will have to itself when it runs, each in ascending order;
-  /// empty: any.
+  /// Groups that may be it, each in ascending order; empty: any.
   std::vector<std::vector<ReplicaMap::Index>> blocks{};
+  bool alone = false;  ///< It will have its block to itself when it runs.
 };
 
 struct FoundGroup {
@@ -55,7 +55,8 @@ class GroupIndex {
              std::span<const std::pair<std::int64_t, std::int64_t>> sizes,
              std::int64_t victims);
 
-  /// A named block where something is in use is left to find_by_evicting, if that will be asked.
+  /// A block that it is to have alone and where something is in use is left to find_by_evicting, if
+  /// that will be asked.
   [[nodiscard]] std::optional<FoundGroup> find(const GroupWant& want);
 
   /// A block that has room once replicas worth less than the new one are evicted, all of them

@@ -134,7 +134,8 @@ TEST(GroupIndex, ABlockThatItIsToHaveToItselfIsOneThatNobodyUses) {
                          .devices = 2,
                          .pages = 20,
                          .worth = {.score = 1},
-                         .blocks = {{0, 1}, {2, 3}}};
+                         .blocks = {{0, 1}, {2, 3}},
+                         .alone = true};
     const auto free = index.find(want);
     return free ? free : index.find_by_evicting(want);
   };

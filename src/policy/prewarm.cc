@@ -210,14 +210,20 @@ class Planner {
     const bool roomiest = options_.placement == PrewarmVariant::kRoomiest;
     GroupIndex index(map_, sizes, evicts ? options_.victim_groups : 0);
     for (const Vacancy& vacancy : vacancies_) {
-      const GroupWant want{.model = vacancy.model->model,
-                           .devices = vacancy.model->devices,
-                           .pages = vacancy.model->pages_per_device,
-                           .worth = vacancy.replica.worth,
-                           .blocks = blocks_of(*vacancy.model)};
-      std::optional<FoundGroup> found = roomiest ? find_roomiest(map_, want) : index.find(want);
-      if (!found && evicts) {
-        found = index.find_by_evicting(want);
+      GroupWant want{.model = vacancy.model->model,
+                     .devices = vacancy.model->devices,
+                     .pages = vacancy.model->pages_per_device,
+                     .worth = vacancy.replica.worth,
+                     .blocks = near_of(*vacancy.model)};
+      const auto find = [&] {
+        std::optional<FoundGroup> found = roomiest ? find_roomiest(map_, want) : index.find(want);
+        return found || !evicts ? found : index.find_by_evicting(want);
+      };
+      std::optional<FoundGroup> found = want.blocks.empty() ? std::nullopt : find();
+      if (!found) {
+        want.blocks = blocks_of(*vacancy.model);
+        want.alone = !want.blocks.empty();
+        found = find();
       }
       place(vacancy, found, index);
     }
@@ -235,6 +241,15 @@ class Planner {
       std::sort(block.begin(), block.end());
     }
     return blocks;
+  }
+
+  [[nodiscard]] std::vector<std::vector<ReplicaMap::Index>> near_of(
+      const ModelDemand& model) const {
+    std::vector<std::vector<ReplicaMap::Index>> near;
+    for (const DeviceId device : model.near) {
+      near.push_back({map_.index_of(device)});
+    }
+    return near;
   }
 
   void place(const Vacancy& vacancy, const std::optional<FoundGroup>& found, GroupIndex& index) {

@@ -50,6 +50,24 @@ std::vector<PrewarmDecision> of(const std::vector<PrewarmDecision>& plan, Prewar
   return some;
 }
 
+TEST(PlanPrewarm, TheDevicesWhereItIsLoadedSoonestAreTriedFirst) {
+  ReplicaMap map = servers(2, 2, 100);
+  map.place(replica(7, 9, 2, 50));  // Device 2 has room, and something worthless in it.
+  std::vector<ModelDemand> models = {demand(0, 1, 1, 80)};
+  models[0].near = {DeviceId(2)};
+  const auto near = of(plan_prewarm(map, models, kCorrected), PrewarmAction::kLoad);
+  ASSERT_EQ(near.size(), 1U);
+  EXPECT_EQ(near[0].devices, std::vector{DeviceId(2)});
+  EXPECT_EQ(near[0].reason, PrewarmReason::kMadeRoom);
+  ReplicaMap pinned = servers(2, 2, 100);
+  PlacedReplica stays = replica(7, 9, 2, 50);
+  stays.pinned = true;
+  pinned.place(stays);
+  const auto far = of(plan_prewarm(pinned, models, kCorrected), PrewarmAction::kLoad);
+  ASSERT_EQ(far.size(), 1U);
+  EXPECT_NE(far[0].devices, std::vector{DeviceId(2)}) << "there is no room";
+}
+
 // The four models of WarmServe's Table 1 on one server of 8: the hot ones lie apart.
 TEST(PlanPrewarm, HighScoresGetDevicesOfTheirOwn) {
   const ReplicaMap map = servers(1, 8, 1000);

@@ -234,7 +234,11 @@ void Catalog::image(const ImageState& image) {
   const auto found = state_.models.find(image.model);
   if (found != state_.models.end()) {
     ModelState& model = found->second;
-    model.images[image.host] = {.bytes = image.bytes, .cached = image.host_cached};
+    HostImage& known = model.images[image.host];
+    if (known.cached && image.bytes == 0 && !model.removed) {
+      state_.full_hosts.insert(image.host);
+    }
+    known = {.bytes = image.bytes, .cached = image.host_cached};
     const bool there = image.host_cached || image.bytes >= model.config.image_bytes;
     if (there && model.config.fetched.contains(image.host)) {
       model.fetched_at.insert(image.host);

@@ -22,6 +22,9 @@ constexpr Duration kHitTime = 1ms;
 /// Windows whose highest load stands for a model that cannot be forecast.
 constexpr std::int64_t kRecentWindows = 12;
 
+/// Devices that are looked at before all others.
+constexpr std::size_t kNearMost = 64;
+
 /// What a model needs where there is a workspace for it.
 std::int64_t pages_beside_workspace(const policy::Footprint& footprint) {
   return policy::pages_to_load(footprint) - footprint.overhead_pages;
@@ -68,10 +71,39 @@ std::int64_t pages_per_device(const State& state, ModelId id) {
   return pages;
 }
 
-/// Where an engine stands by, else any device that the model may be on.
+/// Where it is loaded soonest: where an engine stands by, else on a host that has the image in its
+/// memory, else on any device that the model may be on.
 const DeviceState& home(const State& state, const ModelState& model) {
-  return state.devices.at(
-      standing_by(state, model.config.id).value_or(model.footprints.first_device()));
+  if (const std::optional<DeviceId> device = standing_by(state, model.config.id)) {
+    return state.devices.at(*device);
+  }
+  for (const auto& [host, image] : model.images) {
+    const Seat* seat = image.cached ? model.footprints.first_at(host) : nullptr;
+    if (seat != nullptr) {
+      return state.devices.at(seat->device);
+    }
+  }
+  return state.devices.at(model.footprints.first_device());
+}
+
+/// Devices of hosts that have the image in memory; if none has, of those that have room for it. The
+/// first kNearMost; none where it may be on no others.
+std::vector<DeviceId> near(const State& state, const ModelState& model) {
+  const bool cached =
+      std::ranges::any_of(model.images, [](const auto& image) { return image.second.cached; });
+  if (!cached && state.full_hosts.empty()) {
+    return {};
+  }
+  std::vector<DeviceId> devices;
+  for (const Seat& seat : model.footprints.seats()) {
+    const HostId host = host_of(seat.device);
+    if (cached ? model.cached_at(host) : !state.full_hosts.contains(host)) {
+      devices.push_back(seat.device);
+    }
+  }
+  const bool everywhere = devices.size() == model.footprints.size();
+  devices.resize(everywhere ? 0 : std::min(devices.size(), kNearMost));
+  return devices;
 }
 
 /// Until it serves there if somebody asks for it now: what an engine needs may have to leave first.
@@ -158,11 +190,14 @@ std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
   return demands;
 }
 
-void add_load_times(const State& state, std::vector<policy::ModelDemand>& demands) {
+void add_sources(const State& state, std::vector<policy::ModelDemand>& demands) {
   for (policy::ModelDemand& demand : demands) {
     if (policy::desired_count(demand, policy::ScoreVariant::kValue) > 0) {
       const ModelState& model = state.models.at(demand.model);
       demand.load_time = start_time(state, model, home(state, model));
+      if (!model.grouped() && !model.external()) {
+        demand.near = near(state, model);
+      }
     }
   }
 }

@@ -12,7 +12,8 @@ namespace heddle::core::manager {
 /// beyond the instances that serve. Without load times.
 [[nodiscard]] std::vector<policy::ModelDemand> expected_demands(const Parts& core);
 
-/// Adds how long those take to start of which replicas are wanted: nobody looks at the others'.
-void add_load_times(const State& state, std::vector<policy::ModelDemand>& demands);
+/// Adds how long those take to start of which replicas are wanted, and the devices where that is
+/// soonest: nobody looks at the others'.
+void add_sources(const State& state, std::vector<policy::ModelDemand>& demands);
 
 }  // namespace heddle::core::manager

@@ -44,6 +44,14 @@ const policy::Footprint* Footprints::find(DeviceId device, std::size_t hint) con
   return found == seats_->end() || found->device != device ? nullptr : &shapes_[found->shape];
 }
 
+const Seat* Footprints::first_at(HostId host) const {
+  if (!seats_) {
+    return nullptr;
+  }
+  const auto found = seat_at(*seats_, device_id(host, 0));
+  return found == seats_->end() || host_of(found->device) != host ? nullptr : &*found;
+}
+
 const policy::Footprint& Footprints::at(DeviceId device) const {
   const policy::Footprint* found = find(device);
   HEDDLE_CHECK(found != nullptr);

@@ -49,6 +49,8 @@ class Footprints {
   /// the list.
   [[nodiscard]] const policy::Footprint* find(DeviceId device, std::size_t hint = SIZE_MAX) const;
   [[nodiscard]] bool contains(DeviceId device) const { return find(device) != nullptr; }
+  /// The first of the host's devices that may hold the model; null: none may. O(log n).
+  [[nodiscard]] const Seat* first_at(HostId host) const;
   /// CHECK-fails where the model cannot be.
   [[nodiscard]] const policy::Footprint& at(DeviceId device) const;
   /// On the first of its devices. CHECK-fails where there is none.

@@ -64,6 +64,21 @@ TEST(Footprints, ChangeByTheDevice) {
   EXPECT_FALSE(none.contains(kSecond));
 }
 
+TEST(Footprints, KnowTheFirstDeviceOfAHost) {
+  Footprints all;
+  EXPECT_EQ(all.first_at(HostId(1)), nullptr);
+  for (const DeviceId device :
+       {device_id(HostId(1), 2), device_id(HostId(3), 1), device_id(HostId(3), 0)}) {
+    all.put(device, {.image_pages = 10});
+  }
+  ASSERT_NE(all.first_at(HostId(1)), nullptr);
+  EXPECT_EQ(all.first_at(HostId(1))->device, device_id(HostId(1), 2));
+  ASSERT_NE(all.first_at(HostId(3)), nullptr);
+  EXPECT_EQ(all.first_at(HostId(3))->device, device_id(HostId(3), 0));
+  EXPECT_EQ(all.first_at(HostId(2)), nullptr);
+  EXPECT_EQ(all.first_at(HostId(4)), nullptr);
+}
+
 TEST(Footprints, AHintThatIsWrongIsNoHint) {
   const Footprints all = FootprintMaker(three()).make(
       {.on_kinds = {{1, {.image_pages = 10}}, {2, {.image_pages = 20}}}});

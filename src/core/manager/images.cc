@@ -34,12 +34,7 @@ Duration image_time(const State& state, ModelId id, HostId host) {
   if (model.cached_at(host)) {
     return {};
   }
-  const auto& [from_disk, from_memory] = model.load_times;
-  const Duration read =
-      from_disk > Duration{}
-          ? std::max<Duration>(from_disk - from_memory, Duration{})
-          : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
-  return std::max(read, fetch_time(state, id, host));
+  return std::max(read_time(model), fetch_time(state, id, host));
 }
 
 /// Whether the host of this device has all files of the model, of all of its shards.

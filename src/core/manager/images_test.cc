@@ -25,7 +25,7 @@ constexpr std::int64_t kRate = 10'000'000;
 
 /// Two hosts of one device, neither of which has the files of model a.
 struct TwoHosts : TestState {
-  TwoHosts() {
+  explicit TwoHosts(PlannerOptions planner = {}) : TestState(1, planner) {
     ManagerDevice far = configuration.devices.front();
     far.id = kFar;
     far.name = "far";
@@ -75,6 +75,54 @@ TEST(Images, AreFetchedWhereNoFilesAre) {
   core.reconfigure();
   EXPECT_EQ(to_fetch(core.model(kA), kThere), 0U);
 }
+
+// ---- What is loaded ahead ----
+
+/// Model a, which takes four seconds from disk and one from memory, is expected; the far host alone
+/// has its image in memory.
+struct AheadOnTwoHosts : TwoHosts {
+  AheadOnTwoHosts() : TwoHosts({.prewarm = true, .value = true}) {
+    LoadRemembered remembered{.model = kA};
+    for (std::int64_t window = 0; window < 10; ++window) {
+      remembered.windows.emplace_back(window, policy::Load{.mean = 0.5, .peak = 1});
+    }
+    demand.remember(remembered);
+    for (const ModelId id : {kA, kB}) {
+      model(id).load_times = {5s, 1s};
+    }
+    have(kA, kThere);
+  }
+  void have(ModelId id, HostId host) {
+    catalog.image({.model = id, .bytes = kBytes, .host_cached = true, .host = host});
+  }
+  void drop(ModelId id, HostId host) { catalog.image({.model = id, .bytes = 0, .host = host}); }
+};
+
+TEST(Images, WhatIsExpectedIsLoadedWhereItsImageIs) {
+  AheadOnTwoHosts core;
+  prewarm(core.parts);
+  EXPECT_EQ(core.loads(), (test::Spots{{kFar, kA}}));
+}
+
+TEST(Images, WhatIsExpectedDrivesNoImageOutThatIsWantedSooner) {
+  AheadOnTwoHosts core;
+  core.drop(kA, kThere);
+  core.have(kB, kHere);
+  core.have(kB, kThere);
+  core.state.full_hosts = {kHere, kThere};
+  core.pass(1h);
+  core.model(kB).demand.arrived(core.state.now, 1, core.state.options.planner.calendar);
+  core.model(kB).last_used = core.state.now;
+  core.model(kB).config.slo.ttft = 1s;
+  core.model(kB).load_times = {20s, 1s};
+  prewarm(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+  core.state.full_hosts = {kHere};
+  prewarm(core.parts);
+  EXPECT_EQ(core.loads(), (test::Spots{{kFar, kA}})) << "there is room";
+}
+
+// ---- Where requests go ----
 
 TEST(Images, AModelGoesToTheHostThatHasItFirst) {
   TwoHosts core;

@@ -411,6 +411,8 @@ struct State {
   std::set<std::pair<DeviceId, DeviceId>> guest_peers{};  ///< As GuestPeers, both ways round.
   /// What hosts fetch, and have promised to fetch in time. Written by Fetches.
   std::map<HostId, policy::Nic> networks{};
+  /// Hosts that have dropped an image to make room for others. Written by Catalog.
+  std::set<HostId> full_hosts{};
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
   std::uint64_t groups_formed = 0;  ///< Written by Residency.
   Index index{};

@@ -27,6 +27,15 @@ double bytes_per_token(const policy::Footprint& footprint, std::uint64_t page_by
   return bytes;
 }
 
+/// An image is worth keeping for a model that is asked for within so long.
+constexpr Duration kImagesKept = 24h;
+
+/// The usual time between its requests, or since the last one where that is longer.
+Duration gap_of(const State& state, const ModelState& model) {
+  const Duration idle = state.now - model.demand.last_used();
+  return std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
+}
+
 /// P(the model is asked for within a window): as its forecasts have come true; where there were
 /// none, or they are wrong about the present window, as its requests come.
 double needed(const State& state, const ModelState& model, const policy::Forecast& expected) {
@@ -36,9 +45,8 @@ double needed(const State& state, const ModelState& model, const policy::Forecas
   if (asked && (expected.busy || !came)) {
     return *asked;
   }
-  const Duration idle = state.now - model.demand.last_used();
-  const Duration gap = std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
-  return std::max(asked.value_or(0), policy::needed_by_renewal(calendar.window, gap));
+  return std::max(asked.value_or(0),
+                  policy::needed_by_renewal(calendar.window, gap_of(state, model)));
 }
 
 /// P(it is asked for more than so many other instances bear); sure where it is by now.
@@ -157,6 +165,13 @@ Duration load_time(const State& state, const ModelState& model, const DeviceStat
   return std::max(read, fetch_time(state, model.config.id, host));
 }
 
+Duration read_time(const ModelState& model) {
+  const auto& [from_disk, from_memory] = model.load_times;
+  return from_disk > Duration{}
+             ? std::max<Duration>(from_disk - from_memory, Duration{})
+             : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
+}
+
 Duration LoadTimes::on(const DeviceState& device) const {
   if (model_.external()) {
     return engine_time(model_, device);
@@ -238,6 +253,20 @@ double worth(const State& state, const DeviceState& device, ModelId model) {
     return 0;
   }
   return model_worth(state, state.devices.at(leader), all);
+}
+
+double image_worth(const State& state, const ModelState& model, HostId host) {
+  const Seat* seat = model.footprints.first_at(host);
+  if (!state.options.planner.value || seat == nullptr) {
+    return 0;
+  }
+  const DeviceState& device = state.devices.at(seat->device);
+  const Duration with = load_time(state, model, device);
+  return policy::worth({.needed = policy::needed_by_renewal(kImagesKept, gap_of(state, model)),
+                        .without = with + read_time(model),
+                        .with = with,
+                        .ttft = std::max<Duration>(model.objectives().ttft, 1ms),
+                        .bytes = 1});
 }
 
 double worth_to_waiting(const State& state, const DeviceState& device, ModelId model) {

@@ -30,7 +30,11 @@ inline constexpr Duration kEngineStart = std::chrono::seconds(30);
                                  const ModelState& model,
                                  const DeviceState& device);
 
-/// The same of one model on many devices; ascending, those of a host follow each other.
+/// What a load takes longer from the host's disk than from its memory; as measured, else as the
+/// bytes take at kLoadRate.
+[[nodiscard]] Duration read_time(const ModelState& model);
+
+/// load_time() of one model on many devices; ascending, those of a host follow each other.
 class LoadTimes {
  public:
   LoadTimes(const State& state, const ModelState& model) : state_(state), model_(model) {}
@@ -70,7 +74,12 @@ class LoadTimes {
 /// off.
 [[nodiscard]] double worth(const State& state, const DeviceState& device, ModelId model);
 
-/// The same to a request that waits for the place: it waits for an engine's swap out in any case.
+/// What it is expected to cost [s] that the host loses the model's image: as likely as somebody
+/// asks for the model within a day, the time that a load takes longer. 0 where
+/// PlannerOptions::value is off.
+[[nodiscard]] double image_worth(const State& state, const ModelState& model, HostId host);
+
+/// As worth() to a request that waits for the place: it waits for an engine's swap out in any case.
 [[nodiscard]] double worth_to_waiting(const State& state, const DeviceState& device, ModelId model);
 
 /// Until all shards are there, were those loaded now that are not; they are loaded at once.

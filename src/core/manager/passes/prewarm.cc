@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/manager/displaced_images.h"
 #include "core/manager/expected_demands.h"
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
@@ -187,7 +188,7 @@ struct Leaving {
   std::vector<ShardPlace> at_once{};  ///< Idle; of a staged group, what is in the way.
   std::vector<ShardPlace> groups{};   ///< Led from there, idle; they take their time.
   std::vector<ShardPlace> engines{};  ///< External ones, idle; these take their time, too.
-  double lost = 0;                    ///< Worth of all of these [s].
+  double lost = 0;                    ///< Worth of all of these, and of images for it [s].
   bool busy = false;                  ///< One of them is in use by now.
 };
 
@@ -383,7 +384,8 @@ void suspend_engines(const Parts& core,
 /// Carries out one decision of prewarming; false: not yet, look again.
 bool prewarm_on(const Parts& core,
                 const policy::PrewarmDecision& decision,
-                const std::vector<policy::ReplicaId>& victims) {
+                const std::vector<policy::ReplicaId>& victims,
+                DisplacedImages& images) {
   const State& state = core.state;
   const auto places = missing_places(state, decision);
   if (!places || places->empty()) {
@@ -397,6 +399,7 @@ bool prewarm_on(const Parts& core,
     return true;
   }
   add_left_over(state, *places, leaving);
+  leaving.lost += state.models.at(decision.model).external() ? 0 : images.worth(*places);
   if (leaving.lost >= decision.worth.score) {
     return true;
   }
@@ -437,6 +440,7 @@ bool engine_leaves(const State& state) {
 void load_what_lacks(const Parts& core, const std::vector<policy::ModelDemand>& demands) {
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
+  DisplacedImages images(core.state);
   for (const policy::PrewarmDecision& decision :
        policy::plan_prewarm(replica_map(core.state),
                             demands,
@@ -447,7 +451,7 @@ void load_what_lacks(const Parts& core, const std::vector<policy::ModelDemand>& 
     if (decision.action == policy::PrewarmAction::kEvict) {
       victims.push_back(decision.replica);
     } else if (decision.action == policy::PrewarmAction::kLoad &&
-               !prewarm_on(core, decision, std::exchange(victims, {}))) {
+               !prewarm_on(core, decision, std::exchange(victims, {}), images)) {
       core.loads.look_again();
     }
   }
@@ -462,7 +466,7 @@ void prewarm(const Parts& core) {
   }
   core.residency.decay_peaks();
   if (lacks_any(core.state, demands)) {  // Else what is there stays, which needs no decision.
-    add_load_times(core.state, demands);
+    add_sources(core.state, demands);
     load_what_lacks(core, demands);
   }
   if (engine_leaves(core.state)) {

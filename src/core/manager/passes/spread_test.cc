@@ -130,8 +130,8 @@ TEST(Spread, AnInstanceThatWasSparedIsTakenBackFirst) {
 // ---- One more ----
 
 /// A model on the first device alone, with so many requests.
-struct Alone : TestState {
-  explicit Alone(int requests, PlannerOptions planner = {}) : TestState(2, planner) {
+struct OneDevice : TestState {
+  explicit OneDevice(int requests, PlannerOptions planner = {}) : TestState(2, planner) {
     serve(kA);
     for (int i = 0; i < requests; ++i) {
       run(kA);
@@ -145,7 +145,7 @@ struct Alone : TestState {
 };
 
 TEST(Spread, OneMoreComesOnceTheLateHaveWaitedForAsMuchAsItCosts) {
-  Alone core(3);
+  OneDevice core(3);
   be_late(core, 2);
   core.look();
   core.pass(1900ms);
@@ -160,7 +160,7 @@ TEST(Spread, OneMoreComesOnceTheLateHaveWaitedForAsMuchAsItCosts) {
 }
 
 TEST(Spread, SoItDoesForRequestsThatAreMoreThanADeviceShouldBear) {
-  Alone core(5);
+  OneDevice core(5);
   core.look();
   core.pass(4s);
   core.look();
@@ -168,7 +168,7 @@ TEST(Spread, SoItDoesForRequestsThatAreMoreThanADeviceShouldBear) {
 }
 
 TEST(Spread, WaitingThatHasEndedCountsNoMore) {
-  Alone core(3);
+  OneDevice core(3);
   be_late(core, 2);
   core.look();
   core.pass(1s);
@@ -183,7 +183,7 @@ TEST(Spread, WaitingThatHasEndedCountsNoMore) {
 
 TEST(Spread, AnInstanceThatIsOnItsWayBearsSome) {
   for (const int late : {4, 5}) {
-    Alone core(8);
+    OneDevice core(8);
     core.load(kA, kOther);
     be_late(core, late);
     core.look();
