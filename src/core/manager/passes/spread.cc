@@ -1,3 +1,5 @@
+#include "policy/spread.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,67 +13,47 @@
 namespace heddle::core::manager {
 namespace {
 
-/// Requests that wait at an instance for what another instance would have: those that will be late,
-/// and those that are more than a device should bear.
-std::int64_t waiting_at(const ModelState& model, const Spot& spot) {
-  const auto in_flight = static_cast<std::int64_t>(spot.instance->in_flight.size());
-  return std::max(spot.instance->late, in_flight - model.config.batch);
-}
-
 /// Whether requests that wait elsewhere may go there: nobody does on that device.
 bool has_time(const State& state, ModelId id, const Spot& spot) {
-  return spot.instance->is<Serving>() && spot.instance->complete && !spot.instance->spare &&
-         spot.device->up && !spot.device->leaving && !blocked(state, *spot.device, id) &&
-         spot.device->shortage.sequences == 0 &&
+  return !spot.instance->spare && spot.device->up && !spot.device->leaving &&
+         !blocked(state, *spot.device, id) && spot.device->shortage.sequences == 0 &&
          std::ranges::all_of(spot.device->instances,
                              [](const auto& entry) { return entry.second.late == 0; });
 }
 
-/// How many requests of an instance would wait less at others of its model.
-std::int64_t room_elsewhere(const State& state, ModelId id, const Spot& from) {
-  const ModelState& model = state.models.at(id);
-  const std::int64_t here = std::ssize(from.instance->in_flight);
-  std::int64_t room = 0;
-  for (const Spot& spot : model.spots) {
-    const std::int64_t there = std::ssize(spot.instance->in_flight);
-    if (spot.id != from.id && has_time(state, id, spot)) {
-      room += std::max<std::int64_t>(0, std::min(model.config.batch - there, (here - there) / 2));
+/// Where a model is and stays, or comes.
+struct Instances {
+  std::vector<const Spot*> spots{};
+  std::vector<policy::InstanceLoad> loads{};  ///< Of these.
+};
+
+Instances instances_of(const State& state, ModelId id) {
+  Instances instances;
+  for (const Spot& spot : state.models.at(id).spots) {
+    const Instance& instance = *spot.instance;
+    if (instance.is<Loading>() || instance.is<Serving>()) {
+      instances.spots.push_back(&spot);
+      instances.loads.push_back({.in_flight = std::ssize(instance.in_flight),
+                                 .late = instance.late,
+                                 .serves = instance.is<Serving>(),
+                                 .complete = instance.complete,
+                                 .open = has_time(state, id, spot)});
     }
   }
-  return room;
+  return instances;
 }
 
-void recall_waiting(const Parts& core, ModelId id) {
-  const ModelState& model = core.state.models.at(id);
-  for (const Spot& from : model.spots) {
-    const std::int64_t waiting = waiting_at(model, from);
-    if (waiting <= 0 || !from.device->up || !from.instance->is<Serving>()) {
-      continue;
-    }
-    const std::int64_t most = std::min(waiting, room_elsewhere(core.state, id, from));
-    if (most > 0) {
+void recall_waiting(const Parts& core, ModelId id, const Instances& instances) {
+  const std::int64_t batch = core.state.models.at(id).config.batch;
+  for (std::size_t i = 0; i < instances.spots.size(); ++i) {
+    const Spot& from = *instances.spots[i];
+    const std::int64_t most = policy::movable(instances.loads, i, batch);
+    if (most > 0 && from.device->up) {
       core.out.act(TellWorker{.device = from.id,
                               .epoch = from.device->epoch,
                               .message = RecallRequests{.model = id, .most = most}});
     }
   }
-}
-
-/// Requests that wait for one more instance, beside those that are on their way.
-std::int64_t unborne(const ModelState& model) {
-  std::int64_t instances = 0;
-  std::int64_t coming = 0;
-  std::int64_t late = 0;
-  for (const Spot& spot : model.spots) {
-    const bool loads = spot.instance->is<Loading>();
-    const bool serves = spot.instance->is<Serving>();
-    instances += loads || serves ? 1 : 0;
-    coming += loads || (serves && !spot.instance->complete) ? 1 : 0;
-    late += serves ? spot.instance->late : 0;
-  }
-  const std::int64_t batch = model.config.batch;
-  const std::int64_t more = model.demand.in_system() - instances * batch;
-  return instances == 0 ? 0 : std::max<std::int64_t>({0, late - coming * batch, more});
 }
 
 /// An instance that was spared costs nothing.
@@ -106,8 +88,10 @@ void spread(const Parts& core) {
     if (model.demand.in_system() == 0 || model.external() || model.grouped() || model.removed) {
       continue;
     }
-    core.shortages.count_unborne(id, unborne(model));
-    recall_waiting(core, id);
+    const Instances instances = instances_of(state, id);
+    core.shortages.count_unborne(
+        id, policy::unborne(instances.loads, model.demand.in_system(), model.config.batch));
+    recall_waiting(core, id, instances);
     if (model.unborne.requests > 0) {
       add_instance(core, id);
     }
