@@ -17,21 +17,21 @@ InstanceLoad serving(std::int64_t in_flight, std::int64_t late = 0) {
 
 // ---- movable ----
 
-TEST(Spread, WhatWillBeLateGoesWhereThereIsTime) {
+TEST(Spreading, WhatWillBeLateGoesWhereThereIsTime) {
   EXPECT_EQ(movable(Loads{serving(4, 2), serving(0)}, 0, kBatch), 2);
   EXPECT_EQ(movable(Loads{serving(4, 1), serving(0)}, 0, kBatch), 1) << "no others";
   EXPECT_EQ(movable(Loads{serving(4, 4), serving(2)}, 0, kBatch), 1) << "then both are alike";
   EXPECT_EQ(movable(Loads{serving(4, 4), serving(4)}, 0, kBatch), 0);
 }
 
-TEST(Spread, WhatIsMoreThanADeviceShouldBearGoesThoughNothingIsLate) {
+TEST(Spreading, WhatIsMoreThanADeviceShouldBearGoesThoughNothingIsLate) {
   EXPECT_EQ(movable(Loads{serving(6), serving(0)}, 0, kBatch), 2);
   EXPECT_EQ(movable(Loads{serving(4), serving(0)}, 0, kBatch), 0);
   EXPECT_EQ(movable(Loads{serving(20), serving(0)}, 0, kBatch), 4) << "no more than it should bear";
   EXPECT_EQ(movable(Loads{serving(20), serving(0), serving(1)}, 0, kBatch), 7);
 }
 
-TEST(Spread, OnlyWholeInstancesThatNobodyWaitsForTakeMore) {
+TEST(Spreading, OnlyWholeInstancesThatNobodyWaitsForTakeMore) {
   Loads loads{serving(6), serving(0)};
   loads[1].open = false;
   EXPECT_EQ(movable(loads, 0, kBatch), 0);
@@ -48,11 +48,11 @@ TEST(Spread, OnlyWholeInstancesThatNobodyWaitsForTakeMore) {
 
 // ---- unborne ----
 
-TEST(Spread, AModelThatIsNowhereLacksAPlaceAndNotOneMore) {
+TEST(Spreading, AModelThatIsNowhereLacksAPlaceAndNotOneMore) {
   EXPECT_EQ(unborne(Loads{}, 9, kBatch), 0);
 }
 
-TEST(Spread, LateRequestsLackAnInstanceUnlessOneComesForThem) {
+TEST(Spreading, LateRequestsLackAnInstanceUnlessOneComesForThem) {
   EXPECT_EQ(unborne(Loads{serving(3, 2)}, 3, kBatch), 2);
   InstanceLoad coming;
   EXPECT_EQ(unborne(Loads{serving(3, 2), coming}, 3, kBatch), 0);
@@ -62,7 +62,7 @@ TEST(Spread, LateRequestsLackAnInstanceUnlessOneComesForThem) {
   EXPECT_EQ(unborne(Loads{serving(7, 6), coming}, 7, kBatch), 2);
 }
 
-TEST(Spread, SoDoRequestsThatAreMoreThanAllShouldBear) {
+TEST(Spreading, SoDoRequestsThatAreMoreThanAllShouldBear) {
   EXPECT_EQ(unborne(Loads{serving(6)}, 6, kBatch), 2);
   EXPECT_EQ(unborne(Loads{serving(4), serving(4)}, 8, kBatch), 0);
   EXPECT_EQ(unborne(Loads{serving(4), serving(4)}, 9, kBatch), 1);

@@ -93,6 +93,13 @@ Duration fetch_time(const State& state, ModelId id, HostId host) {
   return from_seconds(static_cast<double>(bytes) / rate);
 }
 
+Duration read_time(const ModelState& model) {
+  const auto& [from_disk, from_memory] = model.load_times;
+  return from_disk > Duration{}
+             ? std::max<Duration>(from_disk - from_memory, Duration{})
+             : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
+}
+
 bool admits_fetch(const State& state, ModelId id, HostId host) {
   const auto network = state.networks.find(host);
   if (network == state.networks.end() || to_fetch(state.models.at(id), host) == 0) {

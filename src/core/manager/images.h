@@ -25,6 +25,10 @@ inline constexpr std::int64_t kNetworkRate = 125'000'000;
 /// Until a load there had the files, beside what the host fetches already; 0 where it has them.
 [[nodiscard]] Duration fetch_time(const State& state, ModelId model, HostId host);
 
+/// What a load takes longer from the host's disk than from its memory; as measured, else as the
+/// bytes take at kLoadRate.
+[[nodiscard]] Duration read_time(const ModelState& model);
+
 /// Whether the host could begin to fetch the model now and make no first token late, neither of
 /// this model nor of those that it fetches (HydraServe, Eq. 3). True where nothing is to be
 /// fetched, or the host's network is not known.

@@ -165,13 +165,6 @@ Duration load_time(const State& state, const ModelState& model, const DeviceStat
   return std::max(read, fetch_time(state, model.config.id, host));
 }
 
-Duration read_time(const ModelState& model) {
-  const auto& [from_disk, from_memory] = model.load_times;
-  return from_disk > Duration{}
-             ? std::max<Duration>(from_disk - from_memory, Duration{})
-             : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
-}
-
 Duration LoadTimes::on(const DeviceState& device) const {
   if (model_.external()) {
     return engine_time(model_, device);

@@ -30,11 +30,7 @@ inline constexpr Duration kEngineStart = std::chrono::seconds(30);
                                  const ModelState& model,
                                  const DeviceState& device);
 
-/// What a load takes longer from the host's disk than from its memory; as measured, else as the
-/// bytes take at kLoadRate.
-[[nodiscard]] Duration read_time(const ModelState& model);
-
-/// load_time() of one model on many devices; ascending, those of a host follow each other.
+/// The same of one model on many devices; ascending, those of a host follow each other.
 class LoadTimes {
  public:
   LoadTimes(const State& state, const ModelState& model) : state_(state), model_(model) {}
