@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/units.h"
+#include "core/idle.h"
 
 namespace heddle::sim {
 namespace {
 
 /// Of the manager's timer; those of devices have the number of their GPU, from 1.
 constexpr std::uint64_t kManagerTag = 0;
+/// Of the timer by which the gateway looks for idle models.
+constexpr std::uint64_t kIdleTag = UINT64_MAX;
 
 }  // namespace
 
@@ -22,6 +26,7 @@ LivePlane::LivePlane(Flags& flags) {
   options_.queue = static_cast<std::int64_t>(flags.number("queue", 512));
   options_.stages = static_cast<std::int64_t>(flags.number("stages", 4));
   preload_ = flags.on("preload", false);
+  ttl_ = from_seconds(flags.number("ttl", 0));
   planner.weave = flags.on("weave", false);
 }
 
@@ -50,9 +55,25 @@ void LivePlane::begin(const Turn& turn) {
       return turn.world.cached(host.id, ModelId(i));
     });
     if (there) {
-      hear(core::AdminLoad{.ticket = core::TicketId(i + 1), .model = LiveMap::managed(ModelId(i))});
+      ticket_ = core::TicketId(ticket_.value() + 1);
+      hear(core::AdminLoad{.ticket = ticket_, .model = LiveMap::managed(ModelId(i))});
     }
   }
+  if (ttl_ > Duration{}) {
+    turn.actions.timer(turn.world.now() + core::kIdleLookInterval, kIdleTag);
+  }
+}
+
+/// As the gateway does live.
+void LivePlane::unload_idle(const Turn& turn) {
+  for (const core::ModelStatus& status : manager_.models()) {
+    if (core::idle_for(status, ttl_, turn.world.now())) {
+      ticket_ = core::TicketId(ticket_.value() + 1);
+      hear(core::AdminUnload{
+          .ticket = ticket_, .model = status.id, .why = core::EvictionReason::kIdle});
+    }
+  }
+  turn.actions.timer(turn.world.now() + core::kIdleLookInterval, kIdleTag);
 }
 
 void LivePlane::step(const Turn& turn, const core::ManagerEvent& event) {
@@ -125,6 +146,10 @@ void LivePlane::set_timers(const Turn& turn) {
 }
 
 void LivePlane::tick(const Turn& turn, std::uint64_t tag) {
+  if (tag == kIdleTag) {
+    unload_idle(turn);
+    return;
+  }
   if (tag != kManagerTag) {
     const DeviceId id = map_->device(GpuId(tag - 1));
     const auto set = looks_.find(id);

@@ -32,8 +32,8 @@ namespace heddle::sim {
 ///
 /// Flags: `window` and `day` [s], `prewarm`, `replicas`, `pressure`, `value` (1 each) and `weave`
 /// (0) as under `planner` of the configuration; `queue`, as `limits.queue` (512); `stages`, as
-/// `coldStartHosts` (4); `preload` (0): operators ask for what lies in host memory when the world
-/// begins.
+/// `coldStartHosts` (4); `ttl` [s], as each model's (0: none); `preload` (0): operators ask for
+/// what lies in host memory when the world begins.
 class LivePlane final : public ControlPlane {
  public:
   explicit LivePlane(Flags& flags);
@@ -82,6 +82,7 @@ class LivePlane final : public ControlPlane {
   void tick(const Turn& turn, std::uint64_t tag);
   void set_timers(const Turn& turn);
   void judge_forecasts();
+  void unload_idle(const Turn& turn);
 
   // live_requests.cc
   void arrived(const Turn& turn, const Notice& notice);
@@ -147,6 +148,8 @@ class LivePlane final : public ControlPlane {
 
   LiveOptions options_{};
   bool preload_ = false;
+  Duration ttl_{};            ///< Models go that were idle for so long; 0: none does.
+  core::TicketId ticket_{0};  ///< The last that was given out.
   Listener listener_{};
   core::ManagerCore manager_{};
   std::unique_ptr<LiveMap> map_{};

@@ -103,6 +103,23 @@ TEST(Live, ALoadWaitsForItsVictimToBeUnmapped) {
               0.02);
 }
 
+TEST(Live, AModelThatWasIdleForItsTimeToLiveGoes) {
+  const auto starts = [](const std::string& ttl) {
+    const TestRun run =
+        run_policy("heddle",
+                   test_cluster(1, 1),
+                   test_models(2),
+                   {row_at(1, 0, 128, 8), row_at(9, 0, 128, 8), row_at(40, 0, 128, 8)},
+                   {{"ttl", ttl}, {"prewarm", "0"}});
+    EXPECT_EQ(run.counts.completed, 3);
+    EXPECT_EQ(run.counts.evictions, run.counts.starts - 1) << "the last one stays: the run ends";
+    return run.counts.starts;
+  };
+  EXPECT_EQ(starts("0"), 1);
+  EXPECT_EQ(starts("20"), 2) << "it was idle for half a minute once";
+  EXPECT_EQ(starts("4"), 3);
+}
+
 // A model comes each day at the same time, and goes for others between. On the third day its
 // weights are there before its request, which finds them.
 TEST(Live, WhatIsForeseenIsThereBeforeItIsAskedFor) {

@@ -77,7 +77,7 @@ constexpr std::array kEntries{
                "paper kv_gb residence"},
     PlaneEntry{"heddle",
                "the manager of heddle serve, as it decides there",
-               "prewarm replicas pressure value weave queue stages preload window day",
+               "prewarm replicas pressure value weave queue stages ttl preload window day",
                /*external=*/false},
 };
 
