@@ -1,32 +1,15 @@
 #include "store/convert.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/half.h"
 
 namespace heddle::store {
 namespace {
 
 using spec::DType;
-
-std::uint32_t f32_of_bf16(std::uint16_t half) {
-  return std::uint32_t{half} << 16U;
-}
-
-/// Branch-free, so that the loop over it becomes vector code. Moves exponent and mantissa into
-/// place and lets one multiplication by 2^112 correct the exponent's bias, which also normalises
-/// subnormals; infinities and NaNs, whose exponent must become all ones, are picked by a mask.
-std::uint32_t f32_of_f16(std::uint16_t half) {
-  const std::uint32_t sign = (std::uint32_t{half} & 0x8000U) << 16U;
-  const std::uint32_t magnitude = (std::uint32_t{half} & 0x7FFFU) << 13U;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
-  const bool special = magnitude >= 0x0F800000U;  // Exponent 31.
-  const std::uint32_t bits =
-      special ? magnitude | 0x7F800000U : std::bit_cast<std::uint32_t>(scaled);
-  return sign | bits;
-}
 
 /// Adding 0x7FFF, and one more where the last kept bit is odd, carries exactly when rounding to
 /// nearest even goes up. A NaN would carry into infinity and gets its quiet bit instead.
@@ -69,11 +52,11 @@ void convert(
     each<std::uint32_t, std::uint16_t>(source, target, count, bf16_of_f32);
   } else if (to == DType::kBf16) {
     each<std::uint16_t, std::uint16_t>(
-        source, target, count, [](std::uint16_t half) { return bf16_of_f32(f32_of_f16(half)); });
+        source, target, count, [](std::uint16_t half) { return bf16_of_f32(f32_bits_of_f16(half)); });
   } else if (from == StoredType::kF16) {
-    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_f16);
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_bits_of_f16);
   } else {
-    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_bf16);
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_bits_of_bf16);
   }
 }
 

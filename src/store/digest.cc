@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "store/file.h"
+#include "base/file.h"
 #include "store/safetensors.h"
 #include "store/text_files.h"
 

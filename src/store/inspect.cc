@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/file.h"
 #include "spec/json.h"
-#include "store/file.h"
 #include "store/tensor_set.h"
 
 namespace heddle::store {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBiggestCount = 5;
 constexpr std::size_t kUnusedShown = 5;
-constexpr std::uint64_t kTextBytesMax = 64U << 20U;
+constexpr std::uint64_t kTemplateBytesMax = 64U << 20U;
 constexpr std::array<std::string_view, 7> kTextFiles = {"tokenizer.json",
                                                         "tokenizer.model",
                                                         "tokenizer_config.json",
@@ -68,7 +68,7 @@ bool has_chat_template(const fs::path& directory) {
   if (is_there(directory / "chat_template.jinja") || is_there(directory / "chat_template.json")) {
     return true;
   }
-  const Result<std::string> text = read_text(directory / "tokenizer_config.json", kTextBytesMax);
+  const Result<std::string> text = read_text(directory / "tokenizer_config.json", kTemplateBytesMax);
   if (!text) {
     return false;
   }

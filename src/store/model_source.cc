@@ -13,8 +13,8 @@
 #include <fmt/ranges.h>
 
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/siphash.h"
-#include "store/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/file.h"
+#include "base/file.h"
 #include "store/test_files.h"
 
 namespace heddle::store {

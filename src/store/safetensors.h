@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
-#include "store/file.h"
 
 namespace heddle::store {
 

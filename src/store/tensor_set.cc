@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "store/file.h"
+#include "base/file.h"
 
 namespace heddle::store {
 namespace {

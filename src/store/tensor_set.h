@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
-#include "store/file.h"
 #include "store/safetensors.h"
 
 namespace heddle::store {
