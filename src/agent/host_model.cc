@@ -6,6 +6,7 @@
 
 #include "engine/kv_plan.h"
 #include "engine/workspace.h"
+#include "gguf/gguf_file.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
@@ -66,6 +67,13 @@ void even_out(std::vector<HostModel>& shards, policy::Footprint HostModel::* foo
 std::filesystem::file_time_type newest_write(const std::filesystem::path& directory) {
   std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
   std::error_code error;
+  if (gguf::is_gguf(directory)) {
+    for (const std::filesystem::path& part : gguf::part_paths(directory)) {
+      const auto written = std::filesystem::last_write_time(part, error);
+      newest = error ? newest : std::max(newest, written);
+    }
+    return newest;
+  }
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::filesystem::path extension = entry.path().extension();
     if (extension == ".json" || extension == ".safetensors") {

@@ -189,8 +189,9 @@ void each_block(const BlockShape& shape,
 }  // namespace
 
 std::optional<BlockShape> find_block_shape(std::uint32_t id) {
-  const auto* found = std::ranges::find_if(
-      kShapes, [&](const BlockShape& shape) { return static_cast<std::uint32_t>(shape.type) == id; });
+  const auto* found = std::ranges::find_if(kShapes, [&](const BlockShape& shape) {
+    return static_cast<std::uint32_t>(shape.type) == id;
+  });
   return found == kShapes.end() ? std::nullopt : std::optional(*found);
 }
 

@@ -128,6 +128,7 @@ Result<GgufFile> GgufFile::open(const fs::path& path, Keep keep) {
       model.tensors.push_back(std::move(tensor));
     }
     if (i == 0) {
+      model.version = part->header.version;
       model.metadata = std::move(part->header.metadata);
     }
     model.files.push_back(std::move(part->file));

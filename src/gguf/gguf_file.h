@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ namespace heddle::gguf {
 /// siblings, as `llama-gguf-split` makes them). Only headers are read.
 struct GgufFile {
   std::vector<File> files{};
+  std::uint32_t version = 0;      ///< Of the format.
   Metadata metadata{};            ///< Of the first file.
   std::vector<Tensor> tensors{};  ///< Of all files, by file and offset.
   std::string name{};             ///< How messages call it: the path of the first file.

@@ -113,6 +113,16 @@ const KnownArchitecture* find_architecture(const GgufFile& file) {
   return found == kArchitectures.end() ? nullptr : found;
 }
 
+/// What a head has of numbers; 0 where the metadata do not say.
+std::int64_t read_head_dim(MetadataFields& fields, std::string_view architecture) {
+  const auto integer = [&](std::string_view name, std::int64_t fallback) {
+    return fields.integer(fmt::format("{}.{}", architecture, name), fallback);
+  };
+  const std::int64_t heads = integer("attention.head_count", 0);
+  const std::int64_t even = heads > 0 ? integer("embedding_length", 0) / heads : 0;
+  return integer("attention.key_length", even);
+}
+
 /// Rotary scaling of Llama 3.
 struct Llama3Scaling {
   double factor = 1;
@@ -223,8 +233,7 @@ class ConfigWriter {
   void write_dimensions() {
     const std::int64_t hidden = fields_.integer(key("embedding_length"));
     const std::int64_t heads = fields_.integer(key("attention.head_count"));
-    head_dim_ = heads > 0 ? hidden / heads : 0;
-    head_dim_ = fields_.integer(key("attention.key_length"), head_dim_);
+    head_dim_ = read_head_dim(fields_, known_->name);
     if (fields_.integer(key("attention.value_length"), head_dim_) != head_dim_) {
       refuse("attention.value_length", "only values as long as keys are built in");
     }
@@ -414,12 +423,14 @@ std::string tensor_name(std::string_view directory) {
   return translated(directory, kDirectoryLayer, kFileLayer, &NamePair::directory, &NamePair::file);
 }
 
-bool has_interleaved_rows(const GgufFile& file, std::string_view tensor) {
+std::int64_t interleaved_rows(const GgufFile& file, std::string_view tensor) {
   const KnownArchitecture* known = find_architecture(file);
   const std::string name = directory_name(tensor);
-  return known != nullptr && known->interleaved &&
-         (name.find(".self_attn.q_proj.") != std::string::npos ||
-          name.find(".self_attn.k_proj.") != std::string::npos);
+  const bool interleaved = known != nullptr && known->interleaved &&
+                           (name.find(".self_attn.q_proj.") != std::string::npos ||
+                            name.find(".self_attn.k_proj.") != std::string::npos);
+  MetadataFields fields(file);
+  return interleaved ? read_head_dim(fields, known->name) : 0;
 }
 
 }  // namespace heddle::gguf

@@ -42,9 +42,9 @@ namespace heddle::gguf {
 /// The reverse.
 [[nodiscard]] std::string tensor_name(std::string_view directory);
 
-/// Whether the rows of this tensor stand in another order than in a model directory: within each
-/// head, row 2 i of the file is row i there, and row 2 i + 1 is row i + head_dim / 2, since
-/// llama.cpp rotates neighbours together, and a directory's models halves.
-[[nodiscard]] bool has_interleaved_rows(const GgufFile& file, std::string_view tensor);
+/// The rows of a head of this tensor, where they stand in another order than in a model directory:
+/// row 2 i of the file is row i there, and row 2 i + 1 is row i + head_dim / 2, since llama.cpp
+/// rotates neighbours together, and a directory's models halves. 0 where they stand in order.
+[[nodiscard]] std::int64_t interleaved_rows(const GgufFile& file, std::string_view tensor);
 
 }  // namespace heddle::gguf

@@ -15,6 +15,7 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/siphash.h"
+#include "gguf/gguf_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -222,19 +223,20 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
   }
   const fs::path directory = source.starts_with("~/") ? places.home / source.substr(2)
                                                       : (places.base / source).lexically_normal();
-  if (!source.empty() && is_folder(directory)) {
+  if (!source.empty() && (is_folder(directory) || gguf::is_gguf(directory))) {
     return directory;
   }
   const std::optional<HubName> name = parse_hub_name(source);
   if (source.empty() || source.find('\0') != std::string_view::npos) {
-    return Error{
-        Code::kInvalidArgument,
-        "the path of a model is empty or has a zero byte; it must be a directory or a name "
-        "such as Qwen/Qwen3-0.6B"};
+    return Error{Code::kInvalidArgument,
+                 "the path of a model is empty or has a zero byte; it must be a directory, a GGUF "
+                 "file or a name "
+                 "such as Qwen/Qwen3-0.6B"};
   }
   if (!name) {
     return Error{Code::kNotFound,
-                 fmt::format("there is no model directory {}{}",
+                 fmt::format("there is no model {} {}{}",
+                             source.ends_with(".gguf") ? "file" : "directory",
                              directory.string(),
                              is_folder(directory.parent_path()) ? "" : ", nor the one it is in")};
   }

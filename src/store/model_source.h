@@ -50,11 +50,12 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// The environment of this process.
 [[nodiscard]] Environment process_environment();
 
-/// Finds the directory of a model. `source` is a directory (absolute, "~/...", or relative to
-/// places.base), the name of a model in the hub's cache: "org/name", with "@revision" for a branch,
-/// tag or commit other than main, or the URL of one that `heddle pull` has fetched. A directory
-/// wins over a name, and what was fetched over the folder that a file:// URL names. Nothing is
-/// downloaded. That a fetched model was wanted is noted beside it, for who makes room in the cache.
+/// Finds a model: its directory, or its GGUF file. `source` is a path of either (absolute, "~/...",
+/// or relative to places.base), the name of a model in the hub's cache: "org/name", with
+/// "@revision" for a branch, tag or commit other than main, or the URL of one that `heddle pull`
+/// has fetched. A path wins over a name, and what was fetched over the folder that a file:// URL
+/// names. Nothing is downloaded. That a fetched model was wanted is noted beside it, for who makes
+/// room in the cache.
 ///
 /// kNotFound lists where it looked and what is missing there; kInvalidArgument if `source` can be
 /// neither.
