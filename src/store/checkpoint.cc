@@ -108,10 +108,12 @@ std::pair<std::int64_t, std::string_view> split_layer(std::string_view name) {
 }
 
 /// What a tensor that the image does not need tells about the model; empty if nothing.
-std::string contradiction(std::string_view name, const spec::ModelSpec& model) {
+std::string contradiction(std::string_view name,
+                          const spec::ModelSpec& model,
+                          std::string_view described_by) {
   const auto [layer, part] = split_layer(name);
   if (layer >= model.layers) {
-    return fmt::format("but the model has {} layers (num_hidden_layers)", model.layers);
+    return fmt::format("but {} says num_hidden_layers {}", described_by, model.layers);
   }
   constexpr std::array<std::string_view, 9> kSwitched = {"self_attn.q_proj.bias",
                                                          "self_attn.k_proj.bias",
@@ -124,8 +126,8 @@ std::string contradiction(std::string_view name, const spec::ModelSpec& model) {
                                                          "mlp.down_proj.bias"};
   for (const std::string_view switched : kSwitched) {
     if (layer >= 0 && part == switched) {
-      return "but by its configuration (architectures, attention_bias, mlp_bias) the model has "
-             "none";
+      return fmt::format(
+          "but by {} (architectures, attention_bias, mlp_bias) the model has none", described_by);
     }
   }
   return "";
@@ -223,11 +225,12 @@ Result<std::vector<std::string>> check_tensors(const TensorSet& tensors,
     if (used.contains(name) || is_harmless(name, model)) {
       continue;
     }
-    if (const std::string why = contradiction(name, model); !why.empty()) {
-      return Error{
-          Code::kCorrupt,
-          fmt::format(
-              "{} has tensor \"{}\", {}", tensors.file_of(entry).path().string(), name, why)};
+    if (const std::string why = contradiction(name, model, tensors.described_by()); !why.empty()) {
+      return Error{Code::kCorrupt,
+                   fmt::format("{} has tensor \"{}\", {}",
+                               tensors.file_of(entry).path().string(),
+                               entry.tensor.name,
+                               why)};
     }
     unused.push_back(name);
   }

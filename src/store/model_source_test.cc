@@ -148,6 +148,14 @@ TEST_F(FindModelTest, TakesNamesOfTheHubWithTheirScheme) {
   EXPECT_EQ(*find_model("hf://acme/small-1.5", places()), repository() / "snapshots/0a1b");
 }
 
+TEST_F(FindModelTest, FindsFilesOfGguf) {
+  write_text(path() / "base/m.gguf", "x");
+  EXPECT_EQ(*find_model("m.gguf", places()), path() / "base/m.gguf");
+  const auto absent = find_model("./absent.gguf", places());
+  ASSERT_FALSE(absent);
+  EXPECT_THAT(absent.error().message, testing::HasSubstr("there is no model file "));
+}
+
 TEST_F(FindModelTest, NamesDoNotLeadOutOfTheCache) {
   write_text(path() / "hub/models--acme--x/refs/main", "0a1b");
   write_text(path() / "secret/config.json", "{}");
