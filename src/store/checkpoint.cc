@@ -126,8 +126,8 @@ std::string contradiction(std::string_view name,
                                                          "mlp.down_proj.bias"};
   for (const std::string_view switched : kSwitched) {
     if (layer >= 0 && part == switched) {
-      return fmt::format(
-          "but by {} (architectures, attention_bias, mlp_bias) the model has none", described_by);
+      return fmt::format("but by {} (architectures, attention_bias, mlp_bias) the model has none",
+                         described_by);
     }
   }
   return "";

@@ -254,4 +254,25 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
   return find_snapshot(folder, *name);
 }
 
+fs::file_time_type newest_write(const fs::path& model) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (gguf::is_gguf(model)) {
+    files = gguf::part_paths(model);
+  } else {
+    for (const auto& entry : fs::directory_iterator(model, error)) {
+      const fs::path extension = entry.path().extension();
+      if (extension == ".json" || extension == ".safetensors") {
+        files.push_back(entry.path());
+      }
+    }
+  }
+  fs::file_time_type newest = fs::file_time_type::min();
+  for (const fs::path& file : files) {
+    const fs::file_time_type written = fs::last_write_time(file, error);
+    newest = error ? newest : std::max(newest, written);
+  }
+  return newest;
+}
+
 }  // namespace heddle::store

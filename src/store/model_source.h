@@ -62,4 +62,8 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] Result<std::filesystem::path> find_model(std::string_view source,
                                                        const ModelPlaces& places);
 
+/// When the newest file that makes up a model was written: of its directory, those of configuration
+/// and weights; of a GGUF file, all its parts. The least time that there is where none can be seen.
+[[nodiscard]] std::filesystem::file_time_type newest_write(const std::filesystem::path& model);
+
 }  // namespace heddle::store

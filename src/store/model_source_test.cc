@@ -1,5 +1,6 @@
 #include "store/model_source.h"
 
+#include <chrono>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -154,6 +155,28 @@ TEST_F(FindModelTest, FindsFilesOfGguf) {
   const auto absent = find_model("./absent.gguf", places());
   ASSERT_FALSE(absent);
   EXPECT_THAT(absent.error().message, testing::HasSubstr("there is no model file "));
+}
+
+TEST_F(FindModelTest, AModelIsAsNewAsItsNewestFile) {
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
+  const auto fresh = old + std::chrono::hours(1);
+  for (const char* name : {"d/config.json",
+                           "d/m.safetensors",
+                           "d/notes.txt",
+                           "m-00001-of-00002.gguf",
+                           "m-00002-of-00002.gguf"}) {
+    write_text(path() / name, "x");
+    std::filesystem::last_write_time(path() / name, old);
+  }
+  EXPECT_EQ(newest_write(path() / "d"), old);
+  std::filesystem::last_write_time(path() / "d/notes.txt", fresh);
+  EXPECT_EQ(newest_write(path() / "d"), old);
+  std::filesystem::last_write_time(path() / "d/m.safetensors", fresh);
+  EXPECT_EQ(newest_write(path() / "d"), fresh);
+  EXPECT_EQ(newest_write(path() / "m-00001-of-00002.gguf"), old);
+  std::filesystem::last_write_time(path() / "m-00002-of-00002.gguf", fresh);
+  EXPECT_EQ(newest_write(path() / "m-00001-of-00002.gguf"), fresh);
+  EXPECT_EQ(newest_write(path() / "absent"), std::filesystem::file_time_type::min());
 }
 
 TEST_F(FindModelTest, NamesDoNotLeadOutOfTheCache) {
