@@ -5,7 +5,9 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
+import cluster
 import pytest
 import server as heddle
 
@@ -110,6 +112,19 @@ def test_what_is_not_built_in_is_named(files, tmp_path):
         assert status != 200
         assert "engine: llama-server" in server.log() + json.dumps(answer)
         assert server.chat("adder", "1+1=")
+
+
+# The gateway has no files: a host sends it the texts that the file stands for.
+def test_a_host_of_a_cluster_sends_what_its_file_says(files):
+    rows = ["adder", f"  adder-gguf: {{path: {files['adder']}}}\n"]
+    with cluster.Cluster(hosts=1, models=rows) as running:
+        (gateway,) = running.gateways
+        deadline = time.monotonic() + 60
+        while len(gateway.call("/v1/models")[2]["data"]) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for prompt, _ in heddle.eval_set("adder", 4):
+            assert gateway.chat("adder-gguf", prompt) == gateway.chat("adder", prompt)
 
 
 @pytest.fixture(scope="module")
