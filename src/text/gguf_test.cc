@@ -162,13 +162,14 @@ TEST(GgufPreTokenizers, CutAsTheirModelsDo) {
 }
 
 TEST(GgufPreTokenizers, LoseNothing) {
-  const std::vector<std::string> texts = {"",
-                                          "  a  b\t\r\n\r\n 1,234.5 e-7\n",
-                                          "It's they'LL 'twas naïve ÅÄÖ Ωμέγα Привет ქართული",
-                                          "日本語 한국어 ไทย עברית हिन्दी 😀👩‍🚀 ﷽ ǅ ⅷ "
-                                          "５６",
-                                          "{\"a\": [1, null]} <|x|> ==>> /*///*/ __init__",
-                                          std::string("\0\x01\x7f", 3)};
+  const std::vector<std::string> texts = {
+      "",
+      "  a  b\t\r\n\r\n 1,234.5 e-7\n",
+      "It's they'LL 'twas naïve ÅÄÖ Ωμέγα Привет ქართული",
+      "日本語 한국어 ไทย עברית हिन्दी 😀👩‍🚀 ﷽ ǅ ⅷ "
+      "５６",
+      "{\"a\": [1, null]} <|x|> ==>> /*///*/ __init__",
+      std::string("\0\x01\x7f", 3)};
   std::string names = gguf::known_pre_tokenizers() + ", ";
   int count = 0;
   for (std::size_t end = names.find(", "); end != std::string::npos; end = names.find(", ")) {

@@ -39,7 +39,7 @@ LAYERS = {
     "host": ["agent", "external", "fetch", "rpc", "core", "store", "ledger", "device", "policy", "config"],
     "manager": ["serving", "host", "core", "history", "policy", "ledger", "config"],
     "remote": ["net", "rpc", "serving", "host", "agent", "core", "fetch", "history", "ledger", "store"],
-    "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "store", "sandbox", "core", "history", "config"],
+    "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "sandbox", "core", "history", "config"],
     "solo": ["manager", "serving", "host", "rpc", "core", "config"],
     "agent": ["rpc", "core", "external", "engine", "fetch", "store", "collective", "weave", "ops", "device", "policy", "spec"],
     "worker": ["rpc", "core", "engine", "weave", "ops", "store", "collective", "memory", "device", "text", "policy", "spec"],
