@@ -65,14 +65,14 @@ float half_at(const std::uint8_t* from) {
   return std::bit_cast<float>(f32_bits_of_f16(load<std::uint16_t>(from)));
 }
 
-void decode_q8_0(const std::uint8_t* block, float* out) {
+void decode_q8_0(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
   for (std::size_t i = 0; i < 32; ++i) {
     out[i] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + i]));
   }
 }
 
-void decode_q4_0(const std::uint8_t* block, float* out) {
+void decode_q4_0(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
   for (std::size_t i = 0; i < 16; ++i) {
     const int q = block[2 + i];
@@ -81,7 +81,7 @@ void decode_q4_0(const std::uint8_t* block, float* out) {
   }
 }
 
-void decode_q4_1(const std::uint8_t* block, float* out) {
+void decode_q4_1(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
   const float m = half_at(block + 2);
   for (std::size_t i = 0; i < 16; ++i) {
@@ -91,29 +91,41 @@ void decode_q4_1(const std::uint8_t* block, float* out) {
   }
 }
 
-/// The 5-bit numbers of a block: 32 high bits, then 16 bytes of low ones.
-std::array<int, 32> fives(const std::uint8_t* high, const std::uint8_t* low) {
-  const auto bits = load<std::uint32_t>(high);
-  std::array<int, 32> numbers{};
+/// Bytes of which the j-th has bit j of `bits` as its lowest bit. Adding 0x7F carries into the top
+/// bit of each byte that is not zero.
+std::uint64_t spread(std::uint8_t bits) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101U;
+  const std::uint64_t picked = bits * kOnes & 0x8040201008040201U;
+  return ((picked + 0x7F * kOnes) >> 7U) & kOnes;
+}
+
+/// The 5-bit numbers of a block: 32 high bits, then 16 bytes of low ones. Bytes, so that the loops
+/// become vector code.
+std::array<std::uint8_t, 32> fives(const std::uint8_t* high, const std::uint8_t* low) {
+  std::array<std::uint8_t, 32> numbers{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::uint64_t sixteens = spread(high[i]) << 4U;
+    std::memcpy(numbers.data() + 8 * i, &sixteens, sizeof(sixteens));
+  }
   for (std::size_t i = 0; i < 16; ++i) {
-    numbers[i] = (low[i] & 15) | (static_cast<int>((bits >> i) & 1U) << 4);
-    numbers[i + 16] = (low[i] >> 4) | (static_cast<int>((bits >> (i + 16)) & 1U) << 4);
+    numbers[i] = static_cast<std::uint8_t>(numbers[i] | (low[i] & 15U));
+    numbers[i + 16] = static_cast<std::uint8_t>(numbers[i + 16] | (low[i] >> 4U));
   }
   return numbers;
 }
 
-void decode_q5_0(const std::uint8_t* block, float* out) {
+void decode_q5_0(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
-  const std::array<int, 32> q = fives(block + 2, block + 6);
+  const std::array<std::uint8_t, 32> q = fives(block + 2, block + 6);
   for (std::size_t i = 0; i < 32; ++i) {
     out[i] = d * static_cast<float>(q[i] - 16);
   }
 }
 
-void decode_q5_1(const std::uint8_t* block, float* out) {
+void decode_q5_1(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
   const float m = half_at(block + 2);
-  const std::array<int, 32> q = fives(block + 4, block + 8);
+  const std::array<std::uint8_t, 32> q = fives(block + 4, block + 8);
   for (std::size_t i = 0; i < 32; ++i) {
     out[i] = d * static_cast<float>(q[i]) + m;
   }
@@ -130,7 +142,7 @@ std::pair<int, int> six_bit_pair(const std::uint8_t* packed, std::size_t j) {
 
 /// Q4_K, and Q5_K with its high bits: bit j of high[i] belongs to number 32 j + i.
 template <bool kFive>
-void decode_q45_k(const std::uint8_t* block, float* out) {
+void decode_q45_k(const std::uint8_t* block, float* __restrict out) {
   const float d = half_at(block);
   const float dmin = half_at(block + 2);
   const std::uint8_t* const packed = block + 4;
@@ -152,7 +164,20 @@ void decode_q45_k(const std::uint8_t* block, float* out) {
   }
 }
 
-void decode_q6_k(const std::uint8_t* block, float* out) {
+/// Sixteen numbers of a Q6_K block, which share a scale.
+void decode_sixteen(const std::uint8_t* low,
+                    int low_shift,
+                    const std::uint8_t* high,
+                    int high_shift,
+                    float scale,
+                    float* __restrict out) {
+  for (std::size_t i = 0; i < 16; ++i) {
+    const int q = ((low[i] >> low_shift) & 15) | (((high[i] >> high_shift) & 3) << 4);
+    out[i] = scale * static_cast<float>(q - 32);
+  }
+}
+
+void decode_q6_k(const std::uint8_t* block, float* __restrict out) {
   const std::uint8_t* low = block;
   const std::uint8_t* high = block + 128;
   const std::uint8_t* scales = block + 192;
@@ -161,10 +186,14 @@ void decode_q6_k(const std::uint8_t* block, float* out) {
     for (std::size_t part = 0; part < 4; ++part) {
       const std::uint8_t* const from = low + (part % 2 == 0 ? 0 : 32);
       const int shift = part < 2 ? 0 : 4;
-      for (std::size_t i = 0; i < 32; ++i) {
-        const int q = ((from[i] >> shift) & 15) | (((high[i] >> (2 * part)) & 3) << 4);
-        const auto scale = static_cast<std::int8_t>(scales[2 * part + i / 16]);
-        out[32 * part + i] = d * static_cast<float>(scale) * static_cast<float>(q - 32);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto scale = static_cast<std::int8_t>(scales[2 * part + i]);
+        decode_sixteen(from + 16 * i,
+                       shift,
+                       high + 16 * i,
+                       static_cast<int>(2 * part),
+                       d * static_cast<float>(scale),
+                       out + 32 * part + 16 * i);
       }
     }
     out += 128;

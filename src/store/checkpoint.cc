@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
 #include "gguf/gguf_model.h"
 #include "store/convert.h"
 #include "store/image_layout.h"
@@ -138,11 +139,23 @@ bool is_harmless(std::string_view name, const spec::ModelSpec& model) {
          (model.tied_embeddings && name == "lm_head.weight");
 }
 
+/// What a folder without a config.json has instead.
+std::string gguf_hint(const std::filesystem::path& directory) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(directory, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    if (!is_there(directory / "config.json") && gguf::is_gguf(at->path())) {
+      return fmt::format("; give the path of {} itself", at->path().filename().string());
+    }
+  }
+  return "";
+}
+
 Result<ModelConfig> config_of_directory(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "config.json";
   const Result<std::string> text = read_text(path, kConfigBytesMax);
   if (!text) {
-    return text.error();
+    return Error{text.error().code, text.error().message + gguf_hint(directory)};
   }
   Result<spec::ModelSpec> model = spec::parse_model_config(*text, path.string());
   if (!model) {

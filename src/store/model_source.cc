@@ -233,10 +233,11 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
                  "file or a name "
                  "such as Qwen/Qwen3-0.6B"};
   }
-  if (!name) {
+  const bool file = source.ends_with(".gguf");
+  if (!name || (file && !is_folder(hub_folder(places, *name)))) {
     return Error{Code::kNotFound,
                  fmt::format("there is no model {} {}{}",
-                             source.ends_with(".gguf") ? "file" : "directory",
+                             file ? "file" : "directory",
                              directory.string(),
                              is_folder(directory.parent_path()) ? "" : ", nor the one it is in")};
   }
