@@ -21,15 +21,15 @@ constexpr std::array kShapes = {
     BlockShape{BlockType::kF32, "F32", 1, 4, true},
     BlockShape{BlockType::kF16, "F16", 1, 2, true},
     BlockShape{BlockType::kBf16, "BF16", 1, 2, true},
-    BlockShape{BlockType::kQ8_0, "Q8_0", 32, 34, true},
-    BlockShape{BlockType::kQ4_0, "Q4_0", 32, 18, true},
-    BlockShape{BlockType::kQ4_1, "Q4_1", 32, 20, true},
-    BlockShape{BlockType::kQ5_0, "Q5_0", 32, 22, true},
-    BlockShape{BlockType::kQ5_1, "Q5_1", 32, 24, true},
+    BlockShape{BlockType::kQ80, "Q8_0", 32, 34, true},
+    BlockShape{BlockType::kQ40, "Q4_0", 32, 18, true},
+    BlockShape{BlockType::kQ41, "Q4_1", 32, 20, true},
+    BlockShape{BlockType::kQ50, "Q5_0", 32, 22, true},
+    BlockShape{BlockType::kQ51, "Q5_1", 32, 24, true},
     BlockShape{BlockType::kQ4K, "Q4_K", 256, 144, true},
     BlockShape{BlockType::kQ5K, "Q5_K", 256, 176, true},
     BlockShape{BlockType::kQ6K, "Q6_K", 256, 210, true},
-    BlockShape{BlockType::kQ8_1, "Q8_1", 32, 36, false},
+    BlockShape{BlockType::kQ81, "Q8_1", 32, 36, false},
     BlockShape{BlockType::kQ2K, "Q2_K", 256, 84, false},
     BlockShape{BlockType::kQ3K, "Q3_K", 256, 110, false},
     BlockShape{BlockType::kQ8K, "Q8_K", 256, 292, false},
@@ -47,11 +47,11 @@ constexpr std::array kShapes = {
     BlockShape{BlockType::kI64, "I64", 1, 8, false},
     BlockShape{BlockType::kF64, "F64", 1, 8, false},
     BlockShape{BlockType::kIq1M, "IQ1_M", 256, 56, false},
-    BlockShape{BlockType::kTq1_0, "TQ1_0", 256, 54, false},
-    BlockShape{BlockType::kTq2_0, "TQ2_0", 256, 66, false},
+    BlockShape{BlockType::kTq10, "TQ1_0", 256, 54, false},
+    BlockShape{BlockType::kTq20, "TQ2_0", 256, 66, false},
     BlockShape{BlockType::kMxfp4, "MXFP4", 32, 17, false},
     BlockShape{BlockType::kNvfp4, "NVFP4", 64, 36, false},
-    BlockShape{BlockType::kQ1_0, "Q1_0", 128, 18, false},
+    BlockShape{BlockType::kQ10, "Q1_0", 128, 18, false},
 };
 
 template <class T>
@@ -225,7 +225,9 @@ std::optional<BlockShape> find_block_shape(std::uint32_t id) {
 }
 
 BlockShape block_shape(BlockType type) {
-  return find_block_shape(static_cast<std::uint32_t>(type)).value();
+  const auto shape = find_block_shape(static_cast<std::uint32_t>(type));
+  HEDDLE_CHECK(shape.has_value());
+  return *shape;
 }
 
 std::string decoded_types() {
@@ -253,15 +255,15 @@ void decode(BlockType type, const std::byte* blocks, float* numbers, std::size_t
       return each([](const std::uint8_t* block, float* out) {
         *out = std::bit_cast<float>(f32_bits_of_bf16(load<std::uint16_t>(block)));
       });
-    case BlockType::kQ8_0:
+    case BlockType::kQ80:
       return each(decode_q8_0);
-    case BlockType::kQ4_0:
+    case BlockType::kQ40:
       return each(decode_q4_0);
-    case BlockType::kQ4_1:
+    case BlockType::kQ41:
       return each(decode_q4_1);
-    case BlockType::kQ5_0:
+    case BlockType::kQ50:
       return each(decode_q5_0);
-    case BlockType::kQ5_1:
+    case BlockType::kQ51:
       return each(decode_q5_1);
     case BlockType::kQ4K:
       return each(decode_q45_k<false>);

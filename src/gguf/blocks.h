@@ -12,12 +12,12 @@ namespace heddle::gguf {
 enum class BlockType : std::uint8_t {
   kF32 = 0,
   kF16 = 1,
-  kQ4_0 = 2,
-  kQ4_1 = 3,
-  kQ5_0 = 6,
-  kQ5_1 = 7,
-  kQ8_0 = 8,
-  kQ8_1 = 9,
+  kQ40 = 2,
+  kQ41 = 3,
+  kQ50 = 6,
+  kQ51 = 7,
+  kQ80 = 8,
+  kQ81 = 9,
   kQ2K = 10,
   kQ3K = 11,
   kQ4K = 12,
@@ -39,11 +39,11 @@ enum class BlockType : std::uint8_t {
   kF64 = 28,
   kIq1M = 29,
   kBf16 = 30,
-  kTq1_0 = 34,
-  kTq2_0 = 35,
+  kTq10 = 34,
+  kTq20 = 35,
   kMxfp4 = 39,
   kNvfp4 = 40,
-  kQ1_0 = 41,
+  kQ10 = 41,
 };
 
 /// A row of a tensor is a whole number of blocks: `elements` numbers that share scales, in `bytes`.

@@ -87,8 +87,9 @@ std::string translated(std::string_view name,
     part.remove_prefix(layer_from.size());
     const auto dot = part.find('.');
     const std::string_view layer = part.substr(0, dot);
-    const bool number = !layer.empty() && layer.find_first_not_of("0123456789") == layer.npos;
-    const auto found = number && dot != part.npos
+    const bool number =
+        !layer.empty() && layer.find_first_not_of("0123456789") == std::string_view::npos;
+    const auto found = number && dot != std::string_view::npos
                            ? renamed(part.substr(dot + 1), kLayerNames, from, to)
                            : std::nullopt;
     return found ? fmt::format("{}{}.{}", layer_to, layer, *found) : std::string(name);

@@ -151,12 +151,13 @@ class Cursor {
   Result<void> status_{};
 };
 
-std::optional<ValueType> read_value_type(Cursor& cursor, std::string_view what) {
+/// That of a byte where something is wrong.
+ValueType read_value_type(Cursor& cursor, std::string_view what) {
   const auto id = cursor.number<std::uint32_t>(what);
   if (id > static_cast<std::uint32_t>(ValueType::kF64)) {
     cursor.fail(fmt::format("{} has type {}; types are 0 to 12", what, id));
   }
-  return cursor.ok() ? std::optional(static_cast<ValueType>(id)) : std::nullopt;
+  return cursor.ok() ? static_cast<ValueType>(id) : ValueType::kU8;
 }
 
 std::int64_t read_integer(Cursor& cursor, ValueType type, std::string_view what) {
@@ -185,20 +186,19 @@ void read_elements(
 /// An array, of which `depth` are around it.
 Array read_array(Cursor& cursor, Keep keep, std::string_view what, std::uint32_t depth) {
   Array array;
-  const auto type = read_value_type(cursor, what);
+  array.type = read_value_type(cursor, what);
   array.count = cursor.number<std::uint64_t>(what);
   if (!cursor.ok()) {
     return {};
   }
-  array.type = *type;
   if (depth >= kNestingMax) {
     cursor.fail(
         fmt::format("{} has arrays in arrays {} deep; at most {}", what, depth + 1, kNestingMax));
-  } else if (array.count > kElementsMax || array.count > cursor.left() / least_bytes(*type)) {
+  } else if (array.count > kElementsMax || array.count > cursor.left() / least_bytes(array.type)) {
     cursor.fail(fmt::format("{} is an array of {} {}; at most {} are read, and {} bytes are left",
                             what,
                             array.count,
-                            value_type_name(*type),
+                            value_type_name(array.type),
                             kElementsMax,
                             cursor.left()));
   } else {
@@ -232,11 +232,8 @@ void read_elements(
 }
 
 Value read_value(Cursor& cursor, Keep keep, std::string_view what) {
-  const auto type = read_value_type(cursor, what);
-  if (!type) {
-    return std::int64_t{0};
-  }
-  switch (*type) {
+  const ValueType type = read_value_type(cursor, what);
+  switch (type) {
     case ValueType::kF32:
       return cursor.number<float>(what);
     case ValueType::kF64:
@@ -258,7 +255,7 @@ Value read_value(Cursor& cursor, Keep keep, std::string_view what) {
       return fits ? Value(static_cast<std::int64_t>(number)) : Value(number);
     }
     default:
-      return read_integer(cursor, *type, what);
+      return read_integer(cursor, type, what);
   }
 }
 

@@ -72,7 +72,7 @@ TEST(Header, TurnsShapesRoundAndCountsOffsetsFromTheStart) {
   EXPECT_THAT(header.tensors[0].shape, ElementsAre(3));
   EXPECT_EQ(header.tensors[0].bytes, 12U);
   EXPECT_THAT(header.tensors[1].shape, ElementsAre(2, 64));
-  EXPECT_EQ(header.tensors[1].type, BlockType::kQ8_0);
+  EXPECT_EQ(header.tensors[1].type, BlockType::kQ80);
   EXPECT_EQ(header.tensors[1].bytes, 136U);
   EXPECT_EQ(bytes.substr(header.tensors[1].offset), std::string(136, 'x'));
 }

@@ -37,10 +37,11 @@ void convert_blocks(
     StoredType from, const std::byte* source, DType to, std::byte* target, std::size_t count) {
   constexpr std::size_t kStep = 2048;
   std::array<float, kStep> numbers;
-  const gguf::BlockType type = block_type_of(from).value();
+  const auto type = block_type_of(from);
+  HEDDLE_CHECK(type.has_value());
   for (std::size_t done = 0; done < count; done += kStep) {
     const std::size_t step = std::min(kStep, count - done);
-    gguf::decode(type, source + stored_bytes(from, done), numbers.data(), step);
+    gguf::decode(*type, source + stored_bytes(from, done), numbers.data(), step);
     std::byte* const place = target + done * spec::dtype_bytes(to);
     if (to == DType::kF32) {
       std::memcpy(place, numbers.data(), step * sizeof(float));

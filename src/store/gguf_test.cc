@@ -144,7 +144,7 @@ class GgufBlocksTest : public testing::Test {
           }
         } else if (source.name.find("mlp") != std::string::npos) {
           info.sizes = {columns, rows};
-          info.type = static_cast<std::uint32_t>(gguf::BlockType::kQ4_0);
+          info.type = static_cast<std::uint32_t>(gguf::BlockType::kQ40);
           info.data = blocks(rows * columns / 32, 18, 0);
         } else {
           const gguf::BlockShape shape = gguf::block_shape(type);

@@ -95,18 +95,8 @@ class Loader {
 
   Result<void> run() {
     for (const ImageTensor& tensor : layout_.tensors) {
-      fill_zero(tensor.offset);
-      for (const ImageSource& source : tensor.sources) {
-        const Result<void> status =
-            is_one_piece(tensor, source) ? load_piece(tensor, source) : load_rows(tensor, source);
-        if (!status) {
-          return status;
-        }
-      }
-      if (tensor.sources.empty()) {
-        HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
-        write(tensor.offset, std::as_bytes(std::span(scales_)));
-        scales_.clear();
+      if (Result<void> filled = fill(tensor); !filled) {
+        return filled;
       }
       advance(tensor.offset + tensor.bytes);
     }
@@ -115,8 +105,25 @@ class Loader {
   }
 
  private:
+  Result<void> fill(const ImageTensor& tensor) {
+    fill_zero(tensor.offset);
+    for (const ImageSource& source : tensor.sources) {
+      const Result<void> status =
+          is_one_piece(tensor, source) ? load_piece(tensor, source) : load_rows(tensor, source);
+      if (!status) {
+        return status;
+      }
+    }
+    if (tensor.sources.empty()) {
+      HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
+      write(tensor.offset, std::as_bytes(std::span(scales_)));
+      scales_.clear();
+    }
+    return {};
+  }
+
   /// The checkpoint's tensor that a source is of, as large as it says.
-  const TensorSet::Entry& entry_of(const ImageSource& source) const {
+  [[nodiscard]] const TensorSet::Entry& entry_of(const ImageSource& source) const {
     const TensorSet::Entry* entry = tensors_.find(source.name);
     HEDDLE_CHECK(entry != nullptr);
     HEDDLE_CHECK(
