@@ -62,20 +62,6 @@ void even_out(std::vector<HostModel>& shards, policy::Footprint HostModel::* foo
   }
 }
 
-/// When the newest file that makes up the model was written.
-std::filesystem::file_time_type newest_write(const std::filesystem::path& directory) {
-  std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::filesystem::path extension = entry.path().extension();
-    if (extension == ".json" || extension == ".safetensors") {
-      const auto written = entry.last_write_time(error);
-      newest = error ? newest : std::max(newest, written);
-    }
-  }
-  return newest;
-}
-
 store::ModelPlaces places_from(const std::filesystem::path& base) {
   return store::find_places(base, store::process_environment());
 }
@@ -106,7 +92,7 @@ Result<std::vector<HostModel>> host_models(const Opened& opened,
   for (const spec::ModelSpec& part : specs) {
     HostModel& model = models.emplace_back();
     model.directory = opened.directory;
-    model.written = newest_write(opened.directory);
+    model.written = store::newest_write(opened.directory);
     model.spec = part;
     model.dtype = dtype;
     model.image_bytes = store::plan_image(part, dtype).bytes;

@@ -241,7 +241,7 @@ Result<void> ImageFetcher::fetch(Running& running) const {
   std::vector<std::string> names;
   for (std::size_t file = 0; file < tensors.files().size(); ++file) {
     names.push_back(tensors.files()[file].path().filename().string());
-    Result<store::File> data = (*live)->open(names.back());
+    Result<File> data = (*live)->open(names.back());
     if (!data) {
       return data.error();
     }

@@ -11,12 +11,12 @@
 #include <gtest/gtest.h>
 
 #include "agent/host_model.h"
+#include "base/file.h"
 #include "base/test_places.h"
 #include "fetch/model_cache.h"
 #include "fetch/outline.h"
 #include "fetch/test_peer.h"
 #include "fetch/test_pull.h"
-#include "store/file.h"
 #include "store/read_order.h"
 
 namespace heddle::agent {
@@ -53,7 +53,7 @@ class ImageFetcherTest : public fetch::TestPull {
   [[nodiscard]] std::string answer(const std::string& head) const {
     const std::size_t begin = head.find("/golden/") + 8;
     const std::string file = head.substr(begin, head.find(' ', begin) - begin);
-    const Result<std::string> content = store::read_text(source() / file, 1U << 24U);
+    const Result<std::string> content = read_text(source() / file, 1U << 24U);
     return content ? fetch::said_range(head, *content, "ETag: \"" + file + "\"\r\n")
                    : fetch::said("404 Not Found", "");
   }
@@ -112,7 +112,7 @@ class ImageFetcherTest : public fetch::TestPull {
 TEST_F(ImageFetcherTest, FetchesFromAnotherHostsCache) {
   const auto peer = std::make_shared<fetch::TestPeer>("h2");
   for (const char* file : {"config.json", "model.safetensors"}) {
-    peer->contents[file] = *store::read_text(source() / file, 1U << 24U);
+    peer->contents[file] = *read_text(source() / file, 1U << 24U);
   }
   find_peer_ = [&](const core::GroupHost& host) {
     EXPECT_EQ(host.name, "h2");
@@ -257,8 +257,7 @@ TEST_F(StageFetchTest, AWholeModelFetchesWhatAStageLacked) {
 }
 
 TEST_F(ImageFetcherTest, TellsThatAModelIsAnotherNow) {
-  store::write_text(source() / "config.json",
-                    *store::read_text(source() / "config.json", 10'000) + " ");
+  store::write_text(source() / "config.json", *read_text(source() / "config.json", 10'000) + " ");
   EXPECT_EQ(run().error().code, Code::kFailedPrecondition);
   EXPECT_EQ(changed_, url());
 }

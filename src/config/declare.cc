@@ -219,11 +219,12 @@ void declare_parts(Fields& f, ModelConfig& model) {
 }
 
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
-  f.text({"path", "A directory with a checkpoint, or a model that heddle pull fetches."},
-         model.path);
-  f.require_one(
-      {"path", "cmd", "proxy", "container"},
-      "name a directory or a Hugging Face model id, or an engine: cmd, proxy or container");
+  f.text(
+      {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
+      model.path);
+  f.require_one({"path", "cmd", "proxy", "container"},
+                "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
+                "proxy or container");
   constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
   f.choice(

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "store/file.h"
+#include "base/file.h"
 
 #include <openssl/evp.h>
 
@@ -63,7 +63,7 @@ Result<void> check_digest(const std::filesystem::path& path,
   if (!object.has_digest()) {
     return {};
   }
-  const Result<store::File> file = store::File::open(path);
+  const Result<File> file = File::open(path);
   if (!file) {
     return file.error();
   }

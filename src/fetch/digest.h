@@ -19,7 +19,7 @@ namespace heddle::fetch {
 
 /// Reads a file and compares it with the digest of its object; nothing is read where there is none.
 /// kCorrupt, with both digests, where it is another content; kCancelled after a stop; as
-/// store::File fails.
+/// File fails.
 [[nodiscard]] Result<void> check_digest(const std::filesystem::path& path,
                                         const Object& object,
                                         const std::stop_token& stop);

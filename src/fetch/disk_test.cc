@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/file.h"
+#include "base/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -25,9 +25,9 @@ TEST(Disk, WritesAndMovesFiles) {
   const auto path = directory.path() / "a/b/c";
   ASSERT_TRUE(write_file(path, "one").has_value());
   ASSERT_TRUE(write_file(path, "two").has_value());
-  EXPECT_EQ(*store::read_text(path, 100), "two");
+  EXPECT_EQ(*read_text(path, 100), "two");
   ASSERT_TRUE(move_file(path, directory.path() / "d").has_value());
-  EXPECT_FALSE(store::is_there(path));
+  EXPECT_FALSE(is_there(path));
   EXPECT_FALSE(move_file(path, directory.path() / "e").has_value());
   EXPECT_FALSE(write_file(directory.path() / "d/e", "x").has_value());
 }

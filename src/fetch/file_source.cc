@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "store/file.h"
+#include "base/file.h"
 
 #include <sys/stat.h>
 
@@ -63,7 +63,7 @@ Result<void> FileSource::read(const Object& object,
                               Range range,
                               const Sink& sink,
                               const std::stop_token& stop) {
-  const Result<store::File> file = store::File::open(object.url);
+  const Result<File> file = File::open(object.url);
   if (!file) {
     return file.error();
   }

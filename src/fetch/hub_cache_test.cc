@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/file_lock.h"
 #include "fetch/test_source.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -64,13 +64,13 @@ TEST_F(HubCacheTest, IsLaidOutAsTheToolsDo) {
       {{"config.json", "{}"}, {"1_Pooling/config.json", "{}"}, {"model.safetensors", "weights"}});
   EXPECT_EQ(fetched, 2U);  // Two files are equal.
   EXPECT_EQ(directory, repository() / "snapshots" / kSnapshot);
-  EXPECT_EQ(*store::read_text(directory / "1_Pooling/config.json", 10), "{}");
+  EXPECT_EQ(*read_text(directory / "1_Pooling/config.json", 10), "{}");
   EXPECT_EQ(fs::read_symlink(directory / "config.json"), "../../blobs/" + sha256_of("{}"));
   EXPECT_EQ(fs::read_symlink(directory / "1_Pooling/config.json"),
             "../../../blobs/" + sha256_of("{}"));
-  EXPECT_EQ(*store::read_text(repository() / "refs/main", 100), kSnapshot);
+  EXPECT_EQ(*read_text(repository() / "refs/main", 100), kSnapshot);
   EXPECT_EQ(*store::find_model("acme/small", places()), directory);
-  EXPECT_FALSE(store::is_there(repository() / ".heddle-snapshot"));
+  EXPECT_FALSE(is_there(repository() / ".heddle-snapshot"));
 }
 
 TEST_F(HubCacheTest, TakesWhatTheToolsHaveFetched) {
@@ -81,8 +81,8 @@ TEST_F(HubCacheTest, TakesWhatTheToolsHaveFetched) {
   const fs::path directory = repository() / "snapshots" / kSnapshot;
   EXPECT_EQ(publish({{"config.json", "{}"}, {"model.safetensors", "weights"}}), directory);
   EXPECT_EQ(fetched, 1U);
-  EXPECT_EQ(*store::read_text(directory / "config.json", 10), "{}");
-  EXPECT_TRUE(store::is_there(directory / "README.md"));
+  EXPECT_EQ(*read_text(directory / "config.json", 10), "{}");
+  EXPECT_TRUE(is_there(directory / "README.md"));
   EXPECT_EQ(publish({{"config.json", "{}"}, {"model.safetensors", "weights"}}), directory);
   EXPECT_EQ(fetched, 0U);
 }

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
 #include "fetch/fault.h"
 #include "fetch/hub_listing.h"
 #include "fetch/url.h"
-#include "store/file.h"
 
 namespace heddle::fetch {
 namespace {
@@ -37,7 +37,7 @@ std::string token_from(const store::Environment& environment) {
     const fs::path cache = environment("XDG_CACHE_HOME").value_or(home + "/.cache");
     const fs::path hub = environment("HF_HOME").value_or((cache / "huggingface").string());
     const fs::path path = environment("HF_TOKEN_PATH").value_or((hub / "token").string());
-    const Result<std::string> text = store::read_text(path, kTokenBytesMax);
+    const Result<std::string> text = read_text(path, kTokenBytesMax);
     token = text ? *text : "";
   }
   std::erase_if(token, [](unsigned char c) { return std::isspace(c) != 0; });

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/ranged_read.h"
 #include "fetch/test_source.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -107,7 +107,7 @@ TEST_F(IncomingTest, NothingIsFetchedByTwo) {
   EXPECT_FALSE(incoming().whole()) << "nobody wanted the other file";
   (void)fetch_all(begin(incoming().missing()));
   EXPECT_TRUE(incoming().whole());
-  EXPECT_EQ(*store::read_text(jobs[0].partial, 1000), source.contents["a"]);
+  EXPECT_EQ(*read_text(jobs[0].partial, 1000), source.contents["a"]);
 }
 
 TEST_F(IncomingTest, WhatOneFailsToFetchIsLeftToOthers) {

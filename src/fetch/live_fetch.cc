@@ -108,7 +108,7 @@ Result<void> LiveFetch::fetch_rest() {
   return !fetched && fetched.error().code == Code::kCorrupt ? fetched : Result<void>();
 }
 
-Result<store::File> LiveFetch::open(const std::string& file) const {
+Result<File> LiveFetch::open(const std::string& file) const {
   return model_->open(file);
 }
 

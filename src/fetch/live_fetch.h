@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "base/thread.h"
 #include "fetch/live_model.h"
 #include "fetch/model_fetch.h"
-#include "store/file.h"
 
 namespace heddle::fetch {
 
@@ -38,7 +38,7 @@ class LiveFetch {
   LiveFetch& operator=(const LiveFetch&) = delete;
 
   /// Opens a file for reading what await() has waited for.
-  [[nodiscard]] Result<store::File> open(const std::string& file) const;
+  [[nodiscard]] Result<File> open(const std::string& file) const;
   /// Waits until these bytes of a file may be read, which are among those wanted. What ended the
   /// fetch, where that is an error; kCancelled after a stop.
   [[nodiscard]] Result<void> await(const std::string& file, Range range);

@@ -9,11 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/disk.h"
 #include "fetch/model_cache.h"
 #include "fetch/outline.h"
 #include "fetch/test_pull.h"
-#include "store/file.h"
 
 namespace heddle::fetch {
 namespace {
@@ -43,7 +43,7 @@ class LiveFetchTest : public TestPull {
         stop.get_token());
   }
   [[nodiscard]] std::string read(LiveFetch& live, Range range) const {
-    const Result<store::File> file = live.open("model.safetensors");
+    const Result<File> file = live.open("model.safetensors");
     HEDDLE_CHECK(file.has_value());
     std::string text(range.bytes(), '\0');
     HEDDLE_CHECK(file->read(range.begin, std::as_writable_bytes(std::span(text))).has_value());
@@ -78,7 +78,7 @@ TEST_F(LiveFetchTest, WhatIsWantedFirstIsReadBeforeTheRestHasCome) {
   ASSERT_TRUE(ended.has_value()) << ended.error().message;
   const std::optional<fs::path>& directory = *ended;
   ASSERT_TRUE(directory.has_value());
-  EXPECT_EQ(*store::read_text(*directory / "model.safetensors", 20'000), whole_);
+  EXPECT_EQ(*read_text(*directory / "model.safetensors", 20'000), whole_);
   EXPECT_EQ(read(**live, {0, whole_.size()}), whole_) << "where the file has gone does not matter";
   EXPECT_EQ(fs::last_write_time(*directory / "model.safetensors"),
             fs::last_write_time(outline_ / "model.safetensors"));
@@ -173,7 +173,7 @@ TEST_F(LivePartsTest, WhatHasComeIsThereForTheNext) {
   const Result<std::optional<fs::path>> rest = (*begin_part({4000, whole_.size()}))->finish();
   ASSERT_TRUE(rest.has_value() && *rest) << "all of it has come";
   EXPECT_EQ(came_, whole_.size() - 4000);
-  EXPECT_EQ(*store::read_text(**rest / "model.safetensors", 20'000), whole_);
+  EXPECT_EQ(*read_text(**rest / "model.safetensors", 20'000), whole_);
   EXPECT_FALSE(is_listed_incomplete());
 }
 

@@ -176,8 +176,7 @@ Result<void> LiveModel::open_files() {
         return seeded;
       }
     }
-    Result<store::File> file =
-        store::File::open(weights.job ? job->partial : fetch_.place_of(object));
+    Result<File> file = File::open(weights.job ? job->partial : fetch_.place_of(object));
     if (!file) {
       return file.error();
     }
@@ -219,7 +218,7 @@ std::optional<std::size_t> LiveModel::job_of(const std::string& file) const {
   return found == weights_.end() ? std::nullopt : found->second.job;
 }
 
-Result<store::File> LiveModel::open(const std::string& file) const {
+Result<File> LiveModel::open(const std::string& file) const {
   const auto found = weights_.find(file);
   return found == weights_.end() ? Error{Code::kNotFound, shown(model_) + " has no file " + file}
                                  : found->second.file->again();

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "fetch/incoming.h"
 #include "fetch/model_fetch.h"
-#include "store/file.h"
 
 namespace heddle::fetch {
 
@@ -79,7 +79,7 @@ class LiveModel {
   /// The job that a file comes with; nothing for one that was there.
   [[nodiscard]] std::optional<std::size_t> job_of(const std::string& file) const;
   /// Opens a file with weights.
-  [[nodiscard]] Result<store::File> open(const std::string& file) const;
+  [[nodiscard]] Result<File> open(const std::string& file) const;
   /// Bytes of all files with weights.
   [[nodiscard]] std::uint64_t weight_bytes() const;
   /// Has the model appear where all of it is there, and says where; else nothing.
@@ -89,7 +89,7 @@ class LiveModel {
   /// A file that has weights.
   struct Weights {
     std::optional<std::size_t> job{};
-    std::optional<store::File> file{};
+    std::optional<File> file{};
   };
 
   LiveModel(const LiveFetchSetup& setup, SourceName name, const std::stop_token& stop);

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
 #include "base/units.h"
 #include "fetch/disk.h"
 #include "fetch/file_lock.h"
 #include "fetch/hub_cache.h"
 #include "fetch/url_cache.h"
-#include "store/file.h"
 
 #include <sys/stat.h>
 

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/file_lock.h"
 #include "fetch/test_source.h"
 #include "fetch/url_cache.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 #include <fcntl.h>
@@ -68,7 +68,7 @@ TEST_F(ModelCacheTest, WhatWasUsedLongestAgoGoes) {
   EXPECT_TRUE(make_room(places(), 10 * kMega, kMega, folder("https://h/new"))->empty());
   EXPECT_THAT(*make_room(places(), 3 * kMega, kMega, folder("https://h/new")),
               ElementsAre("https://h/b"));
-  EXPECT_FALSE(store::is_there(folder("https://h/b")));
+  EXPECT_FALSE(is_there(folder("https://h/b")));
   // Finding a model is using it.
   ASSERT_TRUE(store::find_model("https://h/c", places()).has_value());
   EXPECT_THAT(*make_room(places(), 2 * kMega, kMega, folder("https://h/new")),
@@ -106,8 +106,8 @@ TEST_F(ModelCacheTest, OutlinesCountAndGoWithTheirModels) {
       << "what the cache has as well counts once";
   EXPECT_THAT(*make_room(places(), 2 * kMega, kMega, folder("https://h/new")),
               ElementsAre("https://h/a"));
-  EXPECT_FALSE(store::is_there(of_model));
-  EXPECT_TRUE(store::is_there(of_hub)) << "servers do not say that they hold it";
+  EXPECT_FALSE(is_there(of_model));
+  EXPECT_TRUE(is_there(of_hub)) << "servers do not say that they hold it";
   EXPECT_FALSE(make_room(places(), kMega, kMega, folder("https://h/new")).has_value());
 }
 
@@ -129,10 +129,10 @@ TEST_F(ModelCacheTest, OpensEachKindOfPlace) {
   EXPECT_TRUE(
       open_place({.kind = SourceKind::kHub, .repo = "a/b", .revision = "main"}, places(), [] {}, {})
           .has_value());
-  EXPECT_TRUE(store::is_there(places().hub_cache / ".locks/models--a--b/heddle.lock"));
+  EXPECT_TRUE(is_there(places().hub_cache / ".locks/models--a--b/heddle.lock"));
   EXPECT_TRUE(
       open_place({.kind = SourceKind::kS3, .text = "s3://b/p"}, places(), [] {}, {}).has_value());
-  EXPECT_TRUE(store::is_there(lock_of(folder("s3://b/p"))));
+  EXPECT_TRUE(is_there(lock_of(folder("s3://b/p"))));
 }
 
 }  // namespace

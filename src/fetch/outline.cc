@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "fetch/disk.h"
 #include "fetch/url_cache.h"
-#include "store/file.h"
 #include "store/safetensors.h"
 
 #include <fcntl.h>
@@ -168,7 +168,7 @@ Result<void> replace(const fs::path& with, const fs::path& folder) {
 }  // namespace
 
 Result<std::string> read_front_of(const fs::path& path) {
-  const Result<store::File> file = store::File::open(path);
+  const Result<File> file = File::open(path);
   if (!file) {
     return file.error();
   }

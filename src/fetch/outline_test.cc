@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/pull.h"
 #include "fetch/test_pull.h"
 #include "fetch/test_source.h"
 #include "store/digest.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -39,8 +39,8 @@ TEST_F(OutlineTest, SaysWhatTheModelIsWithoutItsWeights) {
   EXPECT_EQ(find_outline(options.places, name()), outline->directory);
   EXPECT_EQ(*store::digest(outline->directory), *store::digest(source()))
       << "what is known of the model is the same";
-  const std::string hollow = *store::read_text(outline->directory / "model.safetensors", 2'000'000);
-  const std::string whole = *store::read_text(source() / "model.safetensors", 2'000'000);
+  const std::string hollow = *read_text(outline->directory / "model.safetensors", 2'000'000);
+  const std::string whole = *read_text(source() / "model.safetensors", 2'000'000);
   EXPECT_EQ(hollow.substr(0, header_bytes_), whole.substr(0, header_bytes_));
   EXPECT_EQ(hollow.substr(header_bytes_), std::string(1'200'000, '\0'));
 
@@ -55,7 +55,7 @@ TEST_F(OutlineTest, IsAnotherOneOfAnotherModel) {
   const Result<Outline> outline = learn();
   ASSERT_TRUE(outline.has_value());
   EXPECT_TRUE(outline->changed);
-  EXPECT_EQ(*store::read_text(outline->directory / "config.json", 100), "{ }");
+  EXPECT_EQ(*read_text(outline->directory / "config.json", 100), "{ }");
 }
 
 TEST_F(OutlineTest, OfAModelThatIsThereItIsTheModel) {

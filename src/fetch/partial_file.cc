@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/siphash.h"
 #include "fetch/disk.h"
-#include "store/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,7 +32,7 @@ std::size_t pieces_of(std::uint64_t bytes, std::uint64_t piece_bytes) {
 std::array<std::byte, kHeadBytes> head_of(const Object& object, std::uint64_t piece_bytes) {
   std::string text = fmt::format("{}\n{}\n{}\n", object.identity(), object.bytes, piece_bytes);
   if (!object.has_digest()) {
-    const auto boot = store::read_text("/proc/sys/kernel/random/boot_id", kBootIdBytesMax);
+    const auto boot = read_text("/proc/sys/kernel/random/boot_id", kBootIdBytesMax);
     text += boot ? *boot : "";
   }
   const Digest digest = siphash(SipKey{}, std::as_bytes(std::span(text)));

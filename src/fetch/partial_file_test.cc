@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/test_source.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -45,7 +45,7 @@ TEST_F(PartialFileTest, GoesOnWithWhatIsThere) {
   put(*again, {0, 10});
   put(*again, {20, 25});
   ASSERT_TRUE(again->finish().has_value());
-  EXPECT_EQ(*store::read_text(path(), 100), std::string(25, 'x'));
+  EXPECT_EQ(*read_text(path(), 100), std::string(25, 'x'));
 }
 
 TEST_F(PartialFileTest, AnotherObjectBeginsAnew) {

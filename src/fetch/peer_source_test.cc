@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "fetch/test_peer.h"
 #include "fetch/test_source.h"
 #include "fetch/transfer.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -248,7 +248,7 @@ TEST_F(PeerSourceTest, OneThatGaveAWrongDigestIsDistrusted) {
   EXPECT_TRUE(peers[0]->distrusted);
   EXPECT_FALSE(peers[1]->distrusted) << "it gave nothing";
   EXPECT_EQ(peers[0]->reads, 1);
-  EXPECT_EQ(*store::read_text(jobs[0].partial, 20'000), content);
+  EXPECT_EQ(*read_text(jobs[0].partial, 20'000), content);
 }
 
 // Property: whoever dies, refuses or ends early, what comes is the content or an error.

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/test_source.h"
 #include "fetch/url_cache.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -71,7 +71,7 @@ TEST_F(PullTest, PutsAModelWhereItIsFound) {
   EXPECT_EQ(watch.left_out, 1U);
   EXPECT_EQ(watch.kept, 2);
   EXPECT_EQ(*store::find_model(name(), options.places), pulled->directory);
-  EXPECT_EQ(*store::read_text(pulled->directory / "model.safetensors", 10'000), pattern(5000));
+  EXPECT_EQ(*read_text(pulled->directory / "model.safetensors", 10'000), pattern(5000));
   EXPECT_EQ(run()->fetched_bytes, 0U);
   store::write_text(root() / "src/config.json", "{ }");
   EXPECT_EQ(run()->fetched_bytes, 3U);

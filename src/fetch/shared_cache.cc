@@ -61,7 +61,7 @@ fs::path hub_folder_of(const store::ModelPlaces& places, const SourceName& name)
 
 /// The commit that a revision is, where its snapshot is there.
 std::optional<std::string> commit_of(const fs::path& folder, const std::string& revision) {
-  const Result<std::string> named = store::read_text(folder / "refs" / revision, kCommitBytesMost);
+  const Result<std::string> named = read_text(folder / "refs" / revision, kCommitBytesMost);
   std::string commit = named ? *named : revision;
   while (commit.ends_with('\n')) {
     commit.pop_back();
@@ -145,8 +145,7 @@ Result<SharedCache::Opened> SharedCache::open(const SourceName& name, const Want
     const fs::path folder = store::url_folder(places_, name.text);
     path = has(folder, wanted) ? folder / wanted.file : fs::path();
   }
-  Result<store::File> file =
-      path.empty() ? Result<store::File>(not_there(name, wanted.file)) : store::File::open(path);
+  Result<File> file = path.empty() ? Result<File>(not_there(name, wanted.file)) : File::open(path);
   if (!file || file->bytes() != wanted.bytes) {
     return not_there(name, wanted.file + ", of these bytes,");
   }

@@ -8,11 +8,11 @@
 #include <string>
 #include <tuple>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "fetch/object.h"
 #include "fetch/source_name.h"
-#include "store/file.h"
 #include "store/model_source.h"
 
 namespace heddle::fetch {
@@ -37,7 +37,7 @@ class SharedCache {
     Range range{};
   };
   /// The bytes of a range. kNotFound where there is no such file whole; kInvalidArgument for a
-  /// range that the file does not have; else as list() and store::File fail.
+  /// range that the file does not have; else as list() and File fail.
   [[nodiscard]] Result<std::string> read(const Wanted& wanted, Instant now);
 
   /// Lets go of what was not read since. Whether anything is still held.
@@ -45,7 +45,7 @@ class SharedCache {
 
  private:
   struct Opened {
-    store::File file;
+    File file;
     std::shared_ptr<void> hold{};  ///< The model stays in the cache.
     Instant used{};
   };

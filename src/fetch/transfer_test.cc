@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/test_source.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -38,7 +38,7 @@ class TransferTest : public testing::Test {
   }
   void expect_whole() {
     for (const auto& [name, content] : source.contents) {
-      EXPECT_EQ(*store::read_text(path(name), 10'000), content) << name;
+      EXPECT_EQ(*read_text(path(name), 10'000), content) << name;
     }
     EXPECT_EQ(done.size(), source.contents.size());
   }

@@ -11,9 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
 #include "fetch/disk.h"
 #include "fetch/file_lock.h"
-#include "store/file.h"
 
 #include <fcntl.h>
 
@@ -140,7 +140,7 @@ class UrlPlace final : public ModelPlace {
 }  // namespace
 
 std::optional<FolderRecord> read_record(const fs::path& folder) {
-  const Result<std::string> text = store::read_text(folder / kRecordFile, kRecordBytesMax);
+  const Result<std::string> text = read_text(folder / kRecordFile, kRecordBytesMax);
   if (!text || !text->starts_with(kRecordHead)) {
     return std::nullopt;
   }

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "fetch/test_source.h"
-#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::fetch {
@@ -54,25 +54,25 @@ TEST_F(UrlCacheTest, AModelAppearsWhole) {
   EXPECT_THAT(fetch({{"a", "1"}, {"sub/b", "2"}}), ElementsAre("sub/b"));
   EXPECT_EQ(*store::find_model(kUrl, places()), folder());
   EXPECT_EQ(*store::find_model(std::string(kUrl) + "/", places()), folder());
-  EXPECT_EQ(*store::read_text(folder() / "sub/b", 10), "2");
+  EXPECT_EQ(*read_text(folder() / "sub/b", 10), "2");
   EXPECT_TRUE(fetch({{"a", "1"}, {"sub/b", "2"}}).empty());
-  EXPECT_FALSE(store::is_there(incomplete_of(folder())));
+  EXPECT_FALSE(is_there(incomplete_of(folder())));
 }
 
 TEST_F(UrlCacheTest, OnlyWhatChangedIsFetched) {
   fetch({{"a", "1"}, {"b", "2"}, {"c", "3"}});
   EXPECT_THAT(fetch({{"a", "1"}, {"b", "22"}}), ElementsAre("b"));
-  EXPECT_EQ(*store::read_text(folder() / "a", 10), "1");
-  EXPECT_EQ(*store::read_text(folder() / "b", 10), "22");
-  EXPECT_FALSE(store::is_there(folder() / "c"));
+  EXPECT_EQ(*read_text(folder() / "a", 10), "1");
+  EXPECT_EQ(*read_text(folder() / "b", 10), "22");
+  EXPECT_FALSE(is_there(folder() / "c"));
 }
 
 TEST_F(UrlCacheTest, WhatAnEarlierTryBeganDoesNotStay) {
   fetch({{"a", "1"}, {"b", "2"}}, 1);
   store::write_text(incomplete_of(folder()) / "z.part", "rest");
   fetch({{"b", "2"}});
-  EXPECT_FALSE(store::is_there(folder() / "a"));
-  EXPECT_FALSE(store::is_there(folder() / "z.part"));
+  EXPECT_FALSE(is_there(folder() / "a"));
+  EXPECT_FALSE(is_there(folder() / "z.part"));
 }
 
 TEST_F(UrlCacheTest, RecordsAreReadAsTheyWereWritten) {

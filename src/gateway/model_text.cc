@@ -1,35 +1,22 @@
 #include "gateway/model_text.h"
 
 #include <algorithm>
-#include <fstream>
-#include <optional>
-#include <sstream>
 
 #include "spec/json_view.h"
 
 namespace heddle::gateway {
 
-namespace {
-
-std::optional<std::string> read_file(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    return std::nullopt;
-  }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return std::move(text).str();
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap) {
   // Errors reach clients: they name files, not where this machine has them.
-  const std::optional<std::string> config = read_file(directory / "config.json");
-  if (!config) {
+  const Result<text::ModelTexts> texts = text::ModelTexts::open(directory);
+  const Result<std::string> config = texts ? texts->read("config.json") : texts.error();
+  if (!config && config.error().code == Code::kNotFound) {
     return Error{.code = Code::kNotFound,
                  .message = "open model: there is no readable config.json"};
+  }
+  if (!config) {
+    return config.error();
   }
   const Result<spec::ModelSpec> spec = spec::parse_model_config(*config, "config.json");
   if (!spec) {
@@ -43,8 +30,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);
   }
-  if (const std::optional<std::string> generation =
-          read_file(directory / "generation_config.json")) {
+  if (const Result<std::string> generation = texts->read("generation_config.json")) {
     Result<spec::GenerationDefaults> defaults =
         spec::parse_generation_config(*generation, "generation_config.json", spec->vocab);
     if (!defaults) {
@@ -52,8 +38,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
     }
     model.defaults = std::move(defaults).value();
   }
-  if (const std::optional<std::string> pooling =
-          read_file(directory / "1_Pooling" / "config.json")) {
+  if (const Result<std::string> pooling = texts->read("1_Pooling/config.json")) {
     const Result<spec::Json> json = spec::parse_json(*pooling, "1_Pooling/config.json");
     if (!json) {
       return json.error();
@@ -63,7 +48,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
       model.pooling = spec::Pooling::kMean;
     }
   }
-  Result<std::shared_ptr<const text::TextModel>> text = text::TextModel::open(directory);
+  Result<std::shared_ptr<const text::TextModel>> text = text::TextModel::open(*texts);
   if (!text) {
     return text.error();
   }

@@ -84,7 +84,7 @@ TEST_F(AwayTest, AnotherHostSaysWhatTheModelIs) {
     (void)loop.run_one();
   }
   ASSERT_TRUE(heard[1].has_value()) << heard[1].error().message;
-  EXPECT_TRUE(store::is_there(heard[1]->directory / "model.safetensors"));
+  EXPECT_TRUE(is_there(heard[1]->directory / "model.safetensors"));
 }
 
 }  // namespace

@@ -11,10 +11,10 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/file.h"
 #include "base/thread.h"
 #include "gateway/http_server.h"
 #include "gateway/task.h"
-#include "store/file.h"
 
 namespace heddle::lab {
 
@@ -75,8 +75,8 @@ std::optional<Part> asked_part(const gateway::HttpFields& headers, std::uint64_t
 
 HttpResponse answer(const std::vector<std::string>& folders, const gateway::HttpRequest& request) {
   const auto path = file_at(folders, gateway::percent_decode(request.path));
-  const Result<store::File> file =
-      path ? store::File::open(*path) : Result<store::File>(Error{Code::kNotFound, "no such path"});
+  const Result<File> file =
+      path ? File::open(*path) : Result<File>(Error{Code::kNotFound, "no such path"});
   if (!file) {
     return kNotFound;
   }

@@ -19,7 +19,6 @@
 #include "remote/kv_links.h"
 #include "remote/peer_caches.h"
 #include "remote/pipe_edges.h"
-#include "store/text_files.h"
 
 namespace heddle::node {
 
@@ -233,8 +232,8 @@ class AgentNode::Impl {
                       });
   }
 
-  [[nodiscard]] Result<std::vector<std::filesystem::path>> find_text(
-      const std::string& model, const std::string& digest) const {
+  [[nodiscard]] Result<std::filesystem::path> find_text(const std::string& model,
+                                                        const std::string& digest) const {
     if (!offers_) {
       return Error{.code = Code::kUnavailable,
                    .message = "host " + self_.name + " has not opened its models yet"};
@@ -242,7 +241,7 @@ class AgentNode::Impl {
     for (const host::Offer& offer : *offers_) {
       if (offer.name == model && offer.digest == digest && !digest.empty()) {
         if (const auto directory = host_->directory_of(model)) {
-          return store::text_files(*directory);
+          return *directory;
         }
       }
     }

@@ -33,8 +33,7 @@ class HostServiceTest : public ::testing::Test {
                                        const std::string& text) { configured = {revision, text}; },
             .find_text =
                 [this](const auto& /*model*/, const auto& /*digest*/) {
-                  return Result<std::vector<std::filesystem::path>>(
-                      std::vector{folder.path / "tokenizer.json"});
+                  return Result<std::filesystem::path>(folder.path);
                 }},
         HostServiceOptions{.status = {.most = milliseconds(5), .least = milliseconds(1)}});
     listener = test_listener(

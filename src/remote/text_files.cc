@@ -23,6 +23,19 @@ Result<TextPiece> read_piece(const std::filesystem::path& file, std::uint64_t of
   return piece;
 }
 
+Result<TextPiece> read_piece(const store::TextSource& source, std::uint64_t offset) {
+  if (source.made == nullptr) {
+    return read_piece(source.path, offset);
+  }
+  const std::string& text = *source.made;
+  TextPiece piece;
+  if (offset < text.size()) {
+    piece.bytes = text.substr(static_cast<std::size_t>(offset), kTextPieceMost);
+  }
+  piece.ends = piece.bytes.size() < kTextPieceMost;
+  return piece;
+}
+
 TextFolder::TextFolder(std::filesystem::path folder)
     : folder_(std::move(folder)), part_(folder_.string() + ".part") {}
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "store/text_files.h"
 
 /// The files from which a model's text is made, on their way from a host to a gateway. Both ends
 /// block: they run beside the loop.
@@ -18,6 +19,8 @@ struct TextPiece {
 };
 /// Reads from `offset` on. kNotFound where the file cannot be read.
 Result<TextPiece> read_piece(const std::filesystem::path& file, std::uint64_t offset);
+/// The same of a text, wherever it is.
+Result<TextPiece> read_piece(const store::TextSource& source, std::uint64_t offset);
 
 /// Most files of a model, and most bytes of them together.
 inline constexpr std::size_t kTextFilesMost = 64;

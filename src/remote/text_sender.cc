@@ -55,13 +55,7 @@ class TextSender::Impl : public std::enable_shared_from_this<TextSender::Impl> {
       return;
     }
     if (files_.empty()) {
-      Result<std::vector<std::filesystem::path>> found =
-          find_(wanted_.front().model, wanted_.front().digest);
-      if (!found || found->empty()) {
-        return fail(found ? Error{.code = Code::kNotFound, .message = "the model has no files"}
-                          : found.error());
-      }
-      files_.assign(found->begin(), found->end());
+      return find();
     }
     asio::post(reader_,
                [self = shared_from_this(), file = files_.front(), offset = offset_]() mutable {
@@ -71,6 +65,33 @@ class TextSender::Impl : public std::enable_shared_from_this<TextSender::Impl> {
                    self->send(std::move(piece));
                  });
                });
+  }
+
+  /// Finds the texts of the first model; making them of a GGUF file takes a while.
+  void find() {
+    Result<std::filesystem::path> found = find_(wanted_.front().model, wanted_.front().digest);
+    if (!found) {
+      return fail(found.error());
+    }
+    asio::post(reader_, [self = shared_from_this(), model = std::move(*found)]() mutable {
+      auto texts = store::text_sources(model);
+      const asio::any_io_executor loop = self->loop_;
+      asio::post(loop, [self = std::move(self), texts = std::move(texts)]() mutable {
+        self->take(std::move(texts));
+      });
+    });
+  }
+
+  void take(Result<std::vector<store::TextSource>> texts) {
+    if (stopped_) {
+      return;
+    }
+    if (!texts || texts->empty()) {
+      return fail(texts ? Error{.code = Code::kNotFound, .message = "the model has no files"}
+                        : texts.error());
+    }
+    files_.assign(texts->begin(), texts->end());
+    read();
   }
 
   void send(Result<TextPiece> piece) {
@@ -83,7 +104,7 @@ class TextSender::Impl : public std::enable_shared_from_this<TextSender::Impl> {
     offset_ += piece->bytes.size();
     TextFile file{.model = wanted_.front().model,
                   .digest = wanted_.front().digest,
-                  .name = files_.front().filename().string(),
+                  .name = files_.front().name,
                   .bytes = std::move(piece->bytes),
                   .ends = piece->ends};
     if (file.ends) {
@@ -116,8 +137,8 @@ class TextSender::Impl : public std::enable_shared_from_this<TextSender::Impl> {
   const FindText find_;
   const std::function<void(const HostToGateway&)> send_;
   std::deque<FetchText> wanted_{};
-  std::deque<std::filesystem::path> files_{};  ///< That are left of the first.
-  std::uint64_t offset_ = 0;                   ///< In the first of those.
+  std::deque<store::TextSource> files_{};  ///< That are left of the first.
+  std::uint64_t offset_ = 0;               ///< In the first of those.
   bool reading_ = false;
   bool paused_ = false;
   bool stopped_ = false;

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -13,9 +12,9 @@
 
 namespace heddle::remote {
 
-/// Which files a model's text is made from, in the order in which they are sent; at least one.
-using FindText = std::function<Result<std::vector<std::filesystem::path>>(
-    const std::string& model, const std::string& digest)>;
+/// Where a model is, whose texts are sent: its directory or GGUF file.
+using FindText = std::function<Result<std::filesystem::path>(const std::string& model,
+                                                             const std::string& digest)>;
 
 /// Most models that a gateway may wait for at once.
 inline constexpr std::size_t kFetchesMost = 4096;

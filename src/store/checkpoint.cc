@@ -9,6 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
+#include "gguf/gguf_model.h"
+#include "store/convert.h"
 #include "store/image_layout.h"
 
 namespace heddle::store {
@@ -16,10 +19,6 @@ namespace {
 
 constexpr std::uint64_t kConfigBytesMax = 4U << 20U;
 constexpr std::string_view kLayerPrefix = "model.layers.";
-
-bool convertible(StoredType type) {
-  return type == StoredType::kF32 || type == StoredType::kF16 || type == StoredType::kBf16;
-}
 
 std::string dimensions(const spec::ModelSpec& model) {
   return fmt::format(
@@ -33,6 +32,21 @@ std::string dimensions(const spec::ModelSpec& model) {
       model.vocab);
 }
 
+bool is_gguf(const TensorSet& tensors) {
+  return !tensors.files().empty() && gguf::is_gguf(tensors.files().front().path());
+}
+
+/// What the files of the tensors are called: their directory, or the file.
+std::string place_of(const TensorSet& tensors) {
+  const std::filesystem::path& path = tensors.files().front().path();
+  return (is_gguf(tensors) ? path : path.parent_path()).string();
+}
+
+/// The name that a tensor of the image would have there.
+std::string name_of(const TensorSet& tensors, const ImageSource& source) {
+  return is_gguf(tensors) ? gguf::tensor_name(source.name) : source.name;
+}
+
 Result<void> check_source(const TensorSet& tensors,
                           const spec::ModelSpec& model,
                           const ImageTensor& image,
@@ -42,36 +56,39 @@ Result<void> check_source(const TensorSet& tensors,
       image.columns == 1 ? fmt::format("[{}]", source.stored_rows)
                          : fmt::format("[{}, {}]", source.stored_rows, source.stored_columns);
   if (entry == nullptr) {
-    return Error{
-        Code::kCorrupt,
-        fmt::format("tensor \"{}\" {} is missing from {}, but config.json ({} layers, "
-                    "tie_word_embeddings {}) needs it",
-                    source.name,
-                    wanted,
-                    tensors.files().empty() ? "the checkpoint"
-                                            : tensors.files().front().path().parent_path().string(),
-                    model.layers,
-                    model.tied_embeddings)};
+    return Error{Code::kCorrupt,
+                 fmt::format("tensor \"{}\" {} is missing from {}, but {} ({} layers, "
+                             "tie_word_embeddings {}) needs it",
+                             name_of(tensors, source),
+                             wanted,
+                             tensors.files().empty() ? "the checkpoint" : place_of(tensors),
+                             tensors.described_by(),
+                             model.layers,
+                             model.tied_embeddings)};
   }
   const StoredTensor& stored = entry->tensor;
   const std::vector<std::int64_t> matrix = {source.stored_rows, source.stored_columns};
   const bool vector = image.columns == 1 && stored.shape == std::vector{source.stored_rows};
   if (stored.shape != matrix && !vector) {
     return Error{Code::kCorrupt,
-                 fmt::format("tensor \"{}\" in {} is {}, but config.json wants {} ({})",
-                             source.name,
+                 fmt::format("tensor \"{}\" in {} is {}, but {} wants {} ({})",
+                             stored.name,
                              tensors.file_of(*entry).path().string(),
                              describe(stored),
+                             tensors.described_by(),
                              wanted,
                              dimensions(model))};
   }
-  if (!convertible(stored.type)) {
-    return Error{Code::kCorrupt,
-                 fmt::format("tensor \"{}\" in {} is {}; weights must be F32, F16 or BF16, another "
-                             "engine may serve this model: configure it with `cmd:`",
-                             source.name,
-                             tensors.file_of(*entry).path().string(),
-                             describe(stored))};
+  if (!can_convert(stored.type, spec::DType::kF32)) {
+    return Error{
+        Code::kCorrupt,
+        fmt::format("tensor \"{}\" in {} is {}; weights must be {}, another engine may "
+                    "serve this model: configure it with {}",
+                    stored.name,
+                    tensors.file_of(*entry).path().string(),
+                    describe(stored),
+                    is_gguf(tensors) ? "one of " + gguf::decoded_types() : "F32, F16 or BF16",
+                    is_gguf(tensors) ? "`engine: llama-server`" : "`cmd:`")};
   }
   return {};
 }
@@ -92,10 +109,12 @@ std::pair<std::int64_t, std::string_view> split_layer(std::string_view name) {
 }
 
 /// What a tensor that the image does not need tells about the model; empty if nothing.
-std::string contradiction(std::string_view name, const spec::ModelSpec& model) {
+std::string contradiction(std::string_view name,
+                          const spec::ModelSpec& model,
+                          std::string_view described_by) {
   const auto [layer, part] = split_layer(name);
   if (layer >= model.layers) {
-    return fmt::format("but config.json says num_hidden_layers {}", model.layers);
+    return fmt::format("but {} says num_hidden_layers {}", described_by, model.layers);
   }
   constexpr std::array<std::string_view, 9> kSwitched = {"self_attn.q_proj.bias",
                                                          "self_attn.k_proj.bias",
@@ -108,24 +127,35 @@ std::string contradiction(std::string_view name, const spec::ModelSpec& model) {
                                                          "mlp.down_proj.bias"};
   for (const std::string_view switched : kSwitched) {
     if (layer >= 0 && part == switched) {
-      return "but by config.json (architectures, attention_bias, mlp_bias) the model has none";
+      return fmt::format("but by {} (architectures, attention_bias, mlp_bias) the model has none",
+                         described_by);
     }
   }
   return "";
 }
 
 bool is_harmless(std::string_view name, const spec::ModelSpec& model) {
-  return name.ends_with("rotary_emb.inv_freq") ||
+  return name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" ||
          (model.tied_embeddings && name == "lm_head.weight");
 }
 
-}  // namespace
+/// What a folder without a config.json has instead.
+std::string gguf_hint(const std::filesystem::path& directory) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(directory, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    if (!is_there(directory / "config.json") && gguf::is_gguf(at->path())) {
+      return fmt::format("; give the path of {} itself", at->path().filename().string());
+    }
+  }
+  return "";
+}
 
-Result<ModelConfig> read_model_config(const std::filesystem::path& directory) {
+Result<ModelConfig> config_of_directory(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "config.json";
   const Result<std::string> text = read_text(path, kConfigBytesMax);
   if (!text) {
-    return text.error();
+    return Error{text.error().code, text.error().message + gguf_hint(directory)};
   }
   Result<spec::ModelSpec> model = spec::parse_model_config(*text, path.string());
   if (!model) {
@@ -152,6 +182,45 @@ Result<ModelConfig> read_model_config(const std::filesystem::path& directory) {
   return config;
 }
 
+Result<ModelConfig> config_of(const gguf::GgufFile& file) {
+  Result<spec::ModelSpec> model = gguf::model_spec(file);
+  if (!model) {
+    return model.error();
+  }
+  auto defaults = gguf::generation_defaults(file, model->vocab);
+  if (!defaults) {
+    return defaults.error();
+  }
+  return ModelConfig{.model = std::move(*model), .generation = std::move(*defaults)};
+}
+
+/// What has been read, if it agrees.
+Result<Checkpoint> checked(Result<ModelConfig> config, Result<TensorSet> tensors) {
+  if (!config) {
+    return config.error();
+  }
+  if (!tensors) {
+    return tensors.error();
+  }
+  Result<std::vector<std::string>> unused = check_tensors(*tensors, config->model);
+  if (!unused) {
+    return unused.error();
+  }
+  return Checkpoint{.config = std::move(config).value(),
+                    .tensors = std::move(tensors).value(),
+                    .unused = std::move(unused).value()};
+}
+
+}  // namespace
+
+Result<ModelConfig> read_model_config(const std::filesystem::path& model) {
+  if (gguf::is_gguf(model)) {
+    const Result<gguf::GgufFile> file = gguf::GgufFile::open(model, gguf::Keep::kSmall);
+    return file ? config_of(*file) : file.error();
+  }
+  return config_of_directory(model);
+}
+
 Result<std::vector<std::string>> check_tensors(const TensorSet& tensors,
                                                const spec::ModelSpec& model) {
   std::set<std::string_view> used;
@@ -169,33 +238,29 @@ Result<std::vector<std::string>> check_tensors(const TensorSet& tensors,
     if (used.contains(name) || is_harmless(name, model)) {
       continue;
     }
-    if (const std::string why = contradiction(name, model); !why.empty()) {
-      return Error{
-          Code::kCorrupt,
-          fmt::format(
-              "{} has tensor \"{}\", {}", tensors.file_of(entry).path().string(), name, why)};
+    if (const std::string why = contradiction(name, model, tensors.described_by()); !why.empty()) {
+      return Error{Code::kCorrupt,
+                   fmt::format("{} has tensor \"{}\", {}",
+                               tensors.file_of(entry).path().string(),
+                               entry.tensor.name,
+                               why)};
     }
     unused.push_back(name);
   }
   return unused;
 }
 
-Result<Checkpoint> Checkpoint::open(const std::filesystem::path& directory) {
-  Result<ModelConfig> config = read_model_config(directory);
-  if (!config) {
-    return config.error();
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& model) {
+  if (gguf::is_gguf(model)) {
+    Result<gguf::GgufFile> file = gguf::GgufFile::open(model, gguf::Keep::kSmall);
+    if (!file) {
+      return file.error();
+    }
+    Result<ModelConfig> config = config_of(*file);
+    return checked(std::move(config), TensorSet::of(std::move(*file)));
   }
-  Result<TensorSet> tensors = TensorSet::open(directory);
-  if (!tensors) {
-    return tensors.error();
-  }
-  Result<std::vector<std::string>> unused = check_tensors(*tensors, config->model);
-  if (!unused) {
-    return unused.error();
-  }
-  return Checkpoint{.config = std::move(config).value(),
-                    .tensors = std::move(tensors).value(),
-                    .unused = std::move(unused).value()};
+  Result<ModelConfig> config = config_of_directory(model);
+  return config ? checked(std::move(config), TensorSet::open(model)) : config.error();
 }
 
 }  // namespace heddle::store

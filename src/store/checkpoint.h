@@ -17,11 +17,11 @@ struct ModelConfig {
   spec::GenerationDefaults generation{};
 };
 
-/// Reads config.json and, where there is one, generation_config.json.
-[[nodiscard]] Result<ModelConfig> read_model_config(const std::filesystem::path& directory);
+/// Reads config.json and, where there is one, generation_config.json; of a GGUF file, its metadata.
+[[nodiscard]] Result<ModelConfig> read_model_config(const std::filesystem::path& model);
 
 /// Holds tensors against a model: every tensor that the image of `model` needs is there, with its
-/// shape and a type that can be converted (F32, F16, BF16). Tensors that show that the model is
+/// shape and a type that can be converted (convert.h). Tensors that show that the model is
 /// another one (a bias or norm that config.json says there is not, a layer too many) are errors
 /// too; others that nobody needs are returned, by name. Rotary tables and the head of a tied model
 /// are known and not mentioned. kCorrupt, naming tensor, file, and what config.json wants,
@@ -29,13 +29,15 @@ struct ModelConfig {
 [[nodiscard]] Result<std::vector<std::string>> check_tensors(const TensorSet& tensors,
                                                              const spec::ModelSpec& model);
 
-/// A model directory in Hugging Face's form whose config.json and safetensors agree.
+/// A model directory in Hugging Face's form whose config.json and safetensors agree, or a GGUF file
+/// whose metadata and tensors do. What its tensors are stored as stays known (StoredTensor::type),
+/// whatever the image is to have.
 struct Checkpoint {
   ModelConfig config{};
   TensorSet tensors{};
   std::vector<std::string> unused{};  ///< Tensors that nothing reads; worth a warning.
 
-  static Result<Checkpoint> open(const std::filesystem::path& directory);
+  static Result<Checkpoint> open(const std::filesystem::path& model);
 };
 
 }  // namespace heddle::store

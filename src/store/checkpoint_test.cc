@@ -75,6 +75,13 @@ TEST_F(CheckpointTest, AConfigWithMoreLayersContradictsTheWeights) {
                     HasSubstr("but config.json (3 layers, tie_word_embeddings false) needs it")));
 }
 
+TEST_F(CheckpointTest, AFolderOfAGgufFileSaysToGiveTheFile) {
+  write_text(path() / "d/m.gguf", "x");
+  const auto opened = Checkpoint::open(path() / "d");
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, testing::EndsWith("; give the path of m.gguf itself"));
+}
+
 TEST_F(CheckpointTest, AConfigWithFewerLayersContradictsTheWeights) {
   change_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
   EXPECT_THAT(error(),

@@ -1,32 +1,17 @@
 #include "store/convert.h"
 
-#include <bit>
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/half.h"
 
 namespace heddle::store {
 namespace {
 
 using spec::DType;
-
-std::uint32_t f32_of_bf16(std::uint16_t half) {
-  return std::uint32_t{half} << 16U;
-}
-
-/// Branch-free, so that the loop over it becomes vector code. Moves exponent and mantissa into
-/// place and lets one multiplication by 2^112 correct the exponent's bias, which also normalises
-/// subnormals; infinities and NaNs, whose exponent must become all ones, are picked by a mask.
-std::uint32_t f32_of_f16(std::uint16_t half) {
-  const std::uint32_t sign = (std::uint32_t{half} & 0x8000U) << 16U;
-  const std::uint32_t magnitude = (std::uint32_t{half} & 0x7FFFU) << 13U;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
-  const bool special = magnitude >= 0x0F800000U;  // Exponent 31.
-  const std::uint32_t bits =
-      special ? magnitude | 0x7F800000U : std::bit_cast<std::uint32_t>(scaled);
-  return sign | bits;
-}
 
 /// Adding 0x7FFF, and one more where the last kept bit is odd, carries exactly when rounding to
 /// nearest even goes up. A NaN would carry into infinity and gets its quiet bit instead.
@@ -47,11 +32,31 @@ void each(const std::byte* source, std::byte* target, std::size_t count, Functio
   }
 }
 
+/// Of blocks: through a buffer of float32, where they are to be something else.
+void convert_blocks(
+    StoredType from, const std::byte* source, DType to, std::byte* target, std::size_t count) {
+  constexpr std::size_t kStep = 2048;
+  std::array<float, kStep> numbers;
+  const auto type = block_type_of(from);
+  HEDDLE_CHECK(type.has_value());
+  for (std::size_t done = 0; done < count; done += kStep) {
+    const std::size_t step = std::min(kStep, count - done);
+    gguf::decode(*type, source + stored_bytes(from, done), numbers.data(), step);
+    std::byte* const place = target + done * spec::dtype_bytes(to);
+    if (to == DType::kF32) {
+      std::memcpy(place, numbers.data(), step * sizeof(float));
+    } else {
+      const auto* read = reinterpret_cast<const std::byte*>(numbers.data());
+      each<std::uint32_t, std::uint16_t>(read, place, step, bf16_of_f32);
+    }
+  }
+}
+
 }  // namespace
 
 bool can_convert(StoredType from, DType to) {
-  const bool known =
-      from == StoredType::kF32 || from == StoredType::kF16 || from == StoredType::kBf16;
+  const auto blocks = block_type_of(from);
+  const bool known = blocks && gguf::block_shape(*blocks).decodes;
   return known && (to == DType::kF32 || to == DType::kBf16);
 }
 
@@ -65,15 +70,18 @@ void convert(
   HEDDLE_CHECK(can_convert(from, to));
   if (same_bytes(from, to)) {
     std::memcpy(target, source, count * spec::dtype_bytes(to));
+  } else if (from >= StoredType::kBlocks) {
+    convert_blocks(from, source, to, target, count);
   } else if (to == DType::kBf16 && from == StoredType::kF32) {
     each<std::uint32_t, std::uint16_t>(source, target, count, bf16_of_f32);
   } else if (to == DType::kBf16) {
-    each<std::uint16_t, std::uint16_t>(
-        source, target, count, [](std::uint16_t half) { return bf16_of_f32(f32_of_f16(half)); });
+    each<std::uint16_t, std::uint16_t>(source, target, count, [](std::uint16_t half) {
+      return bf16_of_f32(f32_bits_of_f16(half));
+    });
   } else if (from == StoredType::kF16) {
-    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_f16);
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_bits_of_f16);
   } else {
-    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_bf16);
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_bits_of_bf16);
   }
 }
 

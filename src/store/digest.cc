@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "store/file.h"
+#include "base/file.h"
+#include "gguf/gguf_file.h"
 #include "store/safetensors.h"
 #include "store/text_files.h"
 
@@ -81,9 +82,40 @@ Result<std::string> header_of(const fs::path& path) {
   return std::to_string(file->bytes()) + ":" + header;
 }
 
-}  // namespace
+/// Size and header of a part of a GGUF file.
+Result<std::string> gguf_header_of(const fs::path& path) {
+  const Result<File> file = File::open(path);
+  if (!file) {
+    return file.error();
+  }
+  const gguf::ReadAt read = [&file](std::uint64_t offset, std::span<std::byte> target) {
+    return file->read(offset, target);
+  };
+  const Result<gguf::Header> header =
+      gguf::parse_header(read, file->bytes(), path.string(), gguf::Keep::kSmall);
+  if (!header) {
+    return header.error();
+  }
+  std::string bytes(static_cast<std::size_t>(header->bytes), '\0');
+  if (const Result<void> got = file->read(0, std::as_writable_bytes(std::span(bytes))); !got) {
+    return got.error();
+  }
+  return std::to_string(file->bytes()) + ":" + bytes;
+}
 
-Result<std::string> digest(const fs::path& directory) {
+Result<std::string> digest_of_file(const fs::path& path) {
+  Sha256 sha;
+  for (const fs::path& part : gguf::part_paths(path)) {
+    const Result<std::string> said = gguf_header_of(part);
+    if (!said) {
+      return said.error();
+    }
+    sha.add(*said);
+  }
+  return sha.hexadecimal();
+}
+
+Result<std::string> digest_of_directory(const fs::path& directory) {
   Result<std::vector<fs::path>> texts = text_files(directory);
   if (!texts) {
     return texts.error();
@@ -111,6 +143,12 @@ Result<std::string> digest(const fs::path& directory) {
     sha.add(*said);
   }
   return sha.hexadecimal();
+}
+
+}  // namespace
+
+Result<std::string> digest(const fs::path& model) {
+  return gguf::is_gguf(model) ? digest_of_file(model) : digest_of_directory(model);
 }
 
 }  // namespace heddle::store

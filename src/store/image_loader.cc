@@ -95,20 +95,8 @@ class Loader {
 
   Result<void> run() {
     for (const ImageTensor& tensor : layout_.tensors) {
-      fill_zero(tensor.offset);
-      for (const ImageSource& source : tensor.sources) {
-        const bool in_one_piece =
-            tensor.dtype != spec::DType::kI8 && source.stored_columns == tensor.columns;
-        const Result<void> status =
-            in_one_piece ? load_piece(tensor, source) : load_rows(tensor, source);
-        if (!status) {
-          return status;
-        }
-      }
-      if (tensor.sources.empty()) {
-        HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
-        write(tensor.offset, std::as_bytes(std::span(scales_)));
-        scales_.clear();
+      if (Result<void> filled = fill(tensor); !filled) {
+        return filled;
       }
       advance(tensor.offset + tensor.bytes);
     }
@@ -117,14 +105,39 @@ class Loader {
   }
 
  private:
+  Result<void> fill(const ImageTensor& tensor) {
+    fill_zero(tensor.offset);
+    for (const ImageSource& source : tensor.sources) {
+      const Result<void> status =
+          is_one_piece(tensor, source) ? load_piece(tensor, source) : load_rows(tensor, source);
+      if (!status) {
+        return status;
+      }
+    }
+    if (tensor.sources.empty()) {
+      HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
+      write(tensor.offset, std::as_bytes(std::span(scales_)));
+      scales_.clear();
+    }
+    return {};
+  }
+
   /// The checkpoint's tensor that a source is of, as large as it says.
-  const TensorSet::Entry& entry_of(const ImageSource& source) const {
+  [[nodiscard]] const TensorSet::Entry& entry_of(const ImageSource& source) const {
     const TensorSet::Entry* entry = tensors_.find(source.name);
     HEDDLE_CHECK(entry != nullptr);
-    HEDDLE_CHECK(entry->tensor.bytes ==
-                 static_cast<std::uint64_t>(source.stored_rows * source.stored_columns) *
-                     (stored_type_bits(entry->tensor.type) / 8));
+    HEDDLE_CHECK(
+        entry->tensor.bytes ==
+        stored_bytes(entry->tensor.type,
+                     static_cast<std::uint64_t>(source.stored_rows * source.stored_columns)));
     return *entry;
+  }
+
+  /// Whether the elements of a source lie in the file as in the image, and one by one.
+  [[nodiscard]] bool is_one_piece(const ImageTensor& tensor, const ImageSource& source) const {
+    const TensorSet::Entry& entry = entry_of(source);
+    return tensor.dtype != spec::DType::kI8 && source.stored_columns == tensor.columns &&
+           stored_type_elements(entry.tensor.type) == 1 && entry.interleaved == 0;
   }
 
   /// Rows that lie in the file as in the image, one element behind the other.
@@ -166,21 +179,24 @@ class Loader {
     return {};
   }
 
-  /// Rows of which some columns are wanted, or that are rounded to int8. Rows are read whole and
-  /// one behind the other, a buffer at a time: a disk gives what is between the wanted columns for
-  /// less than it takes to leave it out.
+  /// Rows of which some columns are wanted, that are rounded to int8, stored in blocks, or stored
+  /// in another order within each head. They are read whole and one behind the other, a buffer at a
+  /// time: a disk gives what is between the wanted columns for less than it takes to leave it out.
+  /// Of heads in another order, so many that a buffer ends with one.
   Result<void> load_rows(const ImageTensor& tensor, const ImageSource& source) {
     const TensorSet::Entry& entry = entry_of(source);
-    const std::uint64_t element_bytes = stored_type_bits(entry.tensor.type) / 8;
     const std::uint64_t row_bytes =
-        static_cast<std::uint64_t>(source.stored_columns) * element_bytes;
-    const std::uint64_t skipped = static_cast<std::uint64_t>(source.first_column) * element_bytes;
+        stored_bytes(entry.tensor.type, static_cast<std::uint64_t>(source.stored_columns));
     const std::uint64_t image_row_bytes =
         static_cast<std::uint64_t>(tensor.columns) * spec::dtype_bytes(tensor.dtype);
     const auto count = static_cast<std::uint64_t>(source.rows);
     const std::uint64_t first =
         entry.tensor.offset + static_cast<std::uint64_t>(source.first_row) * row_bytes;
-    const std::uint64_t step = std::max<std::uint64_t>(1, read_bytes_ / row_bytes);
+    const auto head = static_cast<std::uint64_t>(std::max<std::int64_t>(1, entry.interleaved));
+    const std::uint64_t step =
+        std::max<std::uint64_t>(1, read_bytes_ / std::max(row_bytes, image_row_bytes) / head) *
+        head;
+    HEDDLE_CHECK(count % head == 0 && static_cast<std::uint64_t>(source.first_row) % head == 0);
     const File& file = tensors_.file_of(entry);
     std::uint64_t begin = tensor.offset + static_cast<std::uint64_t>(source.row) * image_row_bytes;
     for (std::uint64_t done = 0; done < count; done += step) {
@@ -200,7 +216,8 @@ class Loader {
       rows_.resize(rows * image_row_bytes);
       for (std::uint64_t row = 0; row < rows; ++row) {
         make_row(entry.tensor.type,
-                 bounce_.data() + row * row_bytes + skipped,
+                 bounce_.data() + stored_row(row, entry.interleaved) * row_bytes,
+                 source,
                  tensor,
                  rows_.data() + row * image_row_bytes);
       }
@@ -212,20 +229,45 @@ class Loader {
     return {};
   }
 
-  /// Makes a row of an image tensor of its stored elements. Keeps the scale of an int8 one for the
+  /// Where the file has row `row` of the image, both counted from the start of some head.
+  static std::uint64_t stored_row(std::uint64_t row, std::int64_t interleaved) {
+    const auto head = static_cast<std::uint64_t>(interleaved);
+    if (head == 0) {
+      return row;
+    }
+    const std::uint64_t within = row % head;
+    const bool first_half = within < head / 2;
+    return row - within + (first_half ? 2 * within : 2 * (within - head / 2) + 1);
+  }
+
+  /// Makes a row of an image tensor of the stored row. Keeps the scale of an int8 one for the
   /// tensor behind.
   void make_row(StoredType type,
                 const std::byte* stored,
+                const ImageSource& source,
                 const ImageTensor& tensor,
                 std::byte* target) {
     const auto columns = static_cast<std::size_t>(tensor.columns);
-    if (tensor.dtype != spec::DType::kI8) {
+    const auto stored_columns = static_cast<std::size_t>(source.stored_columns);
+    const auto first = static_cast<std::size_t>(source.first_column);
+    // A row of blocks is decoded whole: one may begin before the first column that is wanted.
+    const bool cut = stored_type_elements(type) > 1 && columns != stored_columns;
+    if (!cut) {
+      stored += stored_bytes(type, first);
+    }
+    if (!cut && tensor.dtype != spec::DType::kI8) {
       convert(type, stored, tensor.dtype, target, columns);
       return;
     }
-    floats_.resize(columns);
-    convert(type, stored, spec::DType::kF32, reinterpret_cast<std::byte*>(floats_.data()), columns);
-    scales_.push_back(quantise_row(floats_, {reinterpret_cast<std::int8_t*>(target), columns}));
+    floats_.resize(cut ? stored_columns : columns);
+    auto* const floats = reinterpret_cast<std::byte*>(floats_.data());
+    convert(type, stored, spec::DType::kF32, floats, floats_.size());
+    const auto wanted = std::span<const float>(floats_).subspan(cut ? first : 0, columns);
+    if (tensor.dtype == spec::DType::kI8) {
+      scales_.push_back(quantise_row(wanted, {reinterpret_cast<std::int8_t*>(target), columns}));
+    } else {
+      convert(StoredType::kF32, std::as_bytes(wanted).data(), tensor.dtype, target, columns);
+    }
   }
 
   [[nodiscard]] Result<void> await(const TensorSet::Entry& entry,

@@ -41,8 +41,9 @@ struct LoadOptions {
 
 /// Fills `target` with the image of `layout` in order, so that the first stages can be used while
 /// the later ones are being read. Where the stored type is the image's, bytes go from the file to
-/// their place without a stop; otherwise through a bounce buffer, where they are converted or, to
-/// int8, quantised row by row (quantise.h): of a shard each row by what the shard has of it. Files
+/// their place without a stop; otherwise through a bounce buffer, where they are converted (of
+/// blocks, decoded) or, to int8, quantised row by row (quantise.h): of a shard each row by what the
+/// shard has of it. Files
 /// are read in order, where a shard has some columns of a tensor all of them. Gaps between tensors
 /// and the rest of the last page become zero; nothing outside the pages and none of the pages
 /// behind the image's last is written. Blocks; uses one thread, the caller's.

@@ -11,8 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/file.h"
+#include "gguf/gguf_text.h"
 #include "spec/json.h"
-#include "store/file.h"
 #include "store/tensor_set.h"
 
 namespace heddle::store {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBiggestCount = 5;
 constexpr std::size_t kUnusedShown = 5;
-constexpr std::uint64_t kTextBytesMax = 64U << 20U;
+constexpr std::uint64_t kTemplateBytesMax = 64U << 20U;
 constexpr std::array<std::string_view, 7> kTextFiles = {"tokenizer.json",
                                                         "tokenizer.model",
                                                         "tokenizer_config.json",
@@ -39,7 +40,8 @@ void add_tensors(const TensorSet& tensors, Inspection& inspection) {
     total.type = tensor.type;
     ++total.tensors;
     total.bytes += tensor.bytes;
-    total.elements += tensor.bytes * 8 / stored_type_bits(tensor.type);
+    total.elements +=
+        tensor.bytes * 8 / stored_type_bits(tensor.type) * stored_type_elements(tensor.type);
     inspection.biggest.push_back(tensor);
   }
   for (const auto& [type, total] : totals) {
@@ -68,7 +70,8 @@ bool has_chat_template(const fs::path& directory) {
   if (is_there(directory / "chat_template.jinja") || is_there(directory / "chat_template.json")) {
     return true;
   }
-  const Result<std::string> text = read_text(directory / "tokenizer_config.json", kTextBytesMax);
+  const Result<std::string> text =
+      read_text(directory / "tokenizer_config.json", kTemplateBytesMax);
   if (!text) {
     return false;
   }
@@ -144,6 +147,56 @@ void inspect_weights(const fs::path& path, Inspection& inspection) {
   }
 }
 
+/// What the metadata say of tokens, and whether a tokenizer can be made of them.
+void add_tokenizer(const fs::path& path, const gguf::GgufFile& file, Inspection& inspection) {
+  const auto text = [&file](std::string_view key) -> std::string {
+    const gguf::Value* value = file.find(key);
+    const auto* said = value != nullptr ? std::get_if<std::string>(value) : nullptr;
+    return said != nullptr ? *said : "?";
+  };
+  const gguf::Value* tokens = file.find("tokenizer.ggml.tokens");
+  const auto* array = tokens != nullptr ? std::get_if<gguf::Array>(tokens) : nullptr;
+  const bool has_template = file.find("tokenizer.chat_template") != nullptr;
+  const bool cut = file.find("tokenizer.ggml.pre") != nullptr;
+  inspection.tokenizer = fmt::format("{}{}, {} tokens, {}",
+                                     text("tokenizer.ggml.model"),
+                                     cut ? fmt::format(" ({})", text("tokenizer.ggml.pre")) : "",
+                                     array != nullptr ? array->count : 0,
+                                     has_template ? "chat template" : "no chat template");
+  const Result<gguf::GgufFile> whole = gguf::GgufFile::open(path, gguf::Keep::kAll);
+  const auto files = whole ? gguf::tokenizer_files(*whole) : whole.error();
+  if (!files) {
+    inspection.problems.push_back(files.error().message);
+  }
+  if (!has_template) {
+    inspection.notes.emplace_back("there is no chat template, so only completions can be served");
+  }
+}
+
+void inspect_gguf(const fs::path& path, Inspection& inspection) {
+  Result<gguf::GgufFile> file = gguf::GgufFile::open(path, gguf::Keep::kSmall);
+  if (!file) {
+    inspection.problems.push_back(file.error().message);
+    return;
+  }
+  inspection.format = fmt::format("GGUF {}", file->version);
+  add_tokenizer(path, *file, inspection);
+  Result<ModelConfig> config = read_model_config(path);
+  const TensorSet tensors = TensorSet::of(std::move(*file));
+  add_tensors(tensors, inspection);
+  if (!config) {
+    inspection.problems.push_back(config.error().message);
+    return;
+  }
+  const auto unused = check_tensors(tensors, config->model);
+  if (!unused) {
+    inspection.problems.push_back(unused.error().message);
+  } else {
+    add_unused(*unused, inspection);
+  }
+  add_config(std::move(config).value(), inspection);
+}
+
 }  // namespace
 
 Result<Inspection> inspect(const fs::path& path) {
@@ -153,9 +206,11 @@ Result<Inspection> inspect(const fs::path& path) {
     inspect_directory(path, inspection);
   } else if (!is_there(path)) {
     return Error{Code::kNotFound,
-                 fmt::format("there is no {}; give a model directory, a .safetensors file or a "
-                             "config.json",
+                 fmt::format("there is no {}; give a model directory, a .gguf or .safetensors file "
+                             "or a config.json",
                              path.string())};
+  } else if (gguf::is_gguf(path)) {
+    inspect_gguf(path, inspection);
   } else if (path.filename() == "config.json") {
     inspect_config(path, inspection);
   } else {

@@ -252,6 +252,9 @@ void write_weights(JsonWriter& json, const Inspection& inspection) {
 std::string render_text(const Inspection& inspection) {
   Sheet sheet;
   sheet.line("path", inspection.path.string());
+  if (!inspection.format.empty()) {
+    sheet.line("format", inspection.format);
+  }
   if (inspection.config) {
     add_model(inspection, sheet);
   }
@@ -260,6 +263,9 @@ std::string render_text(const Inspection& inspection) {
   }
   if (!inspection.text_files.empty()) {
     sheet.line("text", fmt::format("{}", fmt::join(inspection.text_files, ", ")));
+  }
+  if (!inspection.tokenizer.empty()) {
+    sheet.line("tokenizer", inspection.tokenizer);
   }
   add_needs(inspection, sheet);
   sheet.lines("note", inspection.notes);
@@ -270,6 +276,10 @@ std::string render_text(const Inspection& inspection) {
 std::string render_json(const Inspection& inspection) {
   JsonWriter json;
   json.begin_object().key("path").string(inspection.path.string());
+  if (!inspection.format.empty()) {
+    json.key("format").string(inspection.format);
+    json.key("tokenizer").string(inspection.tokenizer);
+  }
   if (inspection.config) {
     write_model(json, inspection.config->model);
   }

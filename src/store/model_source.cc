@@ -13,8 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/siphash.h"
-#include "store/file.h"
+#include "gguf/gguf_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -222,19 +223,21 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
   }
   const fs::path directory = source.starts_with("~/") ? places.home / source.substr(2)
                                                       : (places.base / source).lexically_normal();
-  if (!source.empty() && is_folder(directory)) {
+  if (!source.empty() && (is_folder(directory) || gguf::is_gguf(directory))) {
     return directory;
   }
   const std::optional<HubName> name = parse_hub_name(source);
   if (source.empty() || source.find('\0') != std::string_view::npos) {
-    return Error{
-        Code::kInvalidArgument,
-        "the path of a model is empty or has a zero byte; it must be a directory or a name "
-        "such as Qwen/Qwen3-0.6B"};
+    return Error{Code::kInvalidArgument,
+                 "the path of a model is empty or has a zero byte; it must be a directory, a GGUF "
+                 "file or a name "
+                 "such as Qwen/Qwen3-0.6B"};
   }
-  if (!name) {
+  const bool file = source.ends_with(".gguf");
+  if (!name || (file && !is_folder(hub_folder(places, *name)))) {
     return Error{Code::kNotFound,
-                 fmt::format("there is no model directory {}{}",
+                 fmt::format("there is no model {} {}{}",
+                             file ? "file" : "directory",
                              directory.string(),
                              is_folder(directory.parent_path()) ? "" : ", nor the one it is in")};
   }
@@ -250,6 +253,27 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
                     source)};
   }
   return find_snapshot(folder, *name);
+}
+
+fs::file_time_type newest_write(const fs::path& model) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (gguf::is_gguf(model)) {
+    files = gguf::part_paths(model);
+  } else {
+    for (const auto& entry : fs::directory_iterator(model, error)) {
+      const fs::path extension = entry.path().extension();
+      if (extension == ".json" || extension == ".safetensors") {
+        files.push_back(entry.path());
+      }
+    }
+  }
+  fs::file_time_type newest = fs::file_time_type::min();
+  for (const fs::path& file : files) {
+    const fs::file_time_type written = fs::last_write_time(file, error);
+    newest = error ? newest : std::max(newest, written);
+  }
+  return newest;
 }
 
 }  // namespace heddle::store

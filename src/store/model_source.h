@@ -50,15 +50,20 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 /// The environment of this process.
 [[nodiscard]] Environment process_environment();
 
-/// Finds the directory of a model. `source` is a directory (absolute, "~/...", or relative to
-/// places.base), the name of a model in the hub's cache: "org/name", with "@revision" for a branch,
-/// tag or commit other than main, or the URL of one that `heddle pull` has fetched. A directory
-/// wins over a name, and what was fetched over the folder that a file:// URL names. Nothing is
-/// downloaded. That a fetched model was wanted is noted beside it, for who makes room in the cache.
+/// Finds a model: its directory, or its GGUF file. `source` is a path of either (absolute, "~/...",
+/// or relative to places.base), the name of a model in the hub's cache: "org/name", with
+/// "@revision" for a branch, tag or commit other than main, or the URL of one that `heddle pull`
+/// has fetched. A path wins over a name, and what was fetched over the folder that a file:// URL
+/// names. Nothing is downloaded. That a fetched model was wanted is noted beside it, for who makes
+/// room in the cache.
 ///
 /// kNotFound lists where it looked and what is missing there; kInvalidArgument if `source` can be
 /// neither.
 [[nodiscard]] Result<std::filesystem::path> find_model(std::string_view source,
                                                        const ModelPlaces& places);
+
+/// When the newest file that makes up a model was written: of its directory, those of configuration
+/// and weights; of a GGUF file, all its parts. The least time that there is where none can be seen.
+[[nodiscard]] std::filesystem::file_time_type newest_write(const std::filesystem::path& model);
 
 }  // namespace heddle::store

@@ -1,11 +1,12 @@
 #include "store/model_source.h"
 
+#include <chrono>
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/file.h"
+#include "base/file.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -146,6 +147,35 @@ TEST_F(FindModelTest, TakesNamesOfTheHubWithTheirScheme) {
   write_text(repository() / "refs/main", "0a1b");
   write_text(repository() / "snapshots/0a1b/config.json", "{}");
   EXPECT_EQ(*find_model("hf://acme/small-1.5", places()), repository() / "snapshots/0a1b");
+}
+
+TEST_F(FindModelTest, FindsFilesOfGguf) {
+  write_text(path() / "base/m.gguf", "x");
+  EXPECT_EQ(*find_model("m.gguf", places()), path() / "base/m.gguf");
+  EXPECT_THAT(error("./absent.gguf"), testing::HasSubstr("there is no model file "));
+  EXPECT_THAT(error("absent.gguf"), testing::EndsWith("base/absent.gguf"));
+}
+
+TEST_F(FindModelTest, AModelIsAsNewAsItsNewestFile) {
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
+  const auto fresh = old + std::chrono::hours(1);
+  for (const char* name : {"d/config.json",
+                           "d/m.safetensors",
+                           "d/notes.txt",
+                           "m-00001-of-00002.gguf",
+                           "m-00002-of-00002.gguf"}) {
+    write_text(path() / name, "x");
+    std::filesystem::last_write_time(path() / name, old);
+  }
+  EXPECT_EQ(newest_write(path() / "d"), old);
+  std::filesystem::last_write_time(path() / "d/notes.txt", fresh);
+  EXPECT_EQ(newest_write(path() / "d"), old);
+  std::filesystem::last_write_time(path() / "d/m.safetensors", fresh);
+  EXPECT_EQ(newest_write(path() / "d"), fresh);
+  EXPECT_EQ(newest_write(path() / "m-00001-of-00002.gguf"), old);
+  std::filesystem::last_write_time(path() / "m-00002-of-00002.gguf", fresh);
+  EXPECT_EQ(newest_write(path() / "m-00001-of-00002.gguf"), fresh);
+  EXPECT_EQ(newest_write(path() / "absent"), std::filesystem::file_time_type::min());
 }
 
 TEST_F(FindModelTest, NamesDoNotLeadOutOfTheCache) {

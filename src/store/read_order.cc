@@ -11,8 +11,8 @@ std::vector<FileBytes> read_order(const TensorSet& tensors, const ImageLayout& l
       const TensorSet::Entry* entry = tensors.find(source.name);
       HEDDLE_CHECK(entry != nullptr);
       // Rows are read whole, where only some of their columns are wanted too.
-      const std::uint64_t row_bytes = static_cast<std::uint64_t>(source.stored_columns) *
-                                      (stored_type_bits(entry->tensor.type) / 8);
+      const std::uint64_t row_bytes =
+          stored_bytes(entry->tensor.type, static_cast<std::uint64_t>(source.stored_columns));
       const std::uint64_t begin =
           entry->tensor.offset + static_cast<std::uint64_t>(source.first_row) * row_bytes;
       const std::uint64_t end = begin + static_cast<std::uint64_t>(source.rows) * row_bytes;

@@ -19,42 +19,6 @@ using spec::Json;
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::size_t kRankMax = 16;
 
-struct TypeRow {
-  StoredType type;
-  std::string_view name;
-  std::uint64_t bits;
-};
-
-constexpr std::array kTypes = {
-    TypeRow{StoredType::kBool, "BOOL", 8},
-    TypeRow{StoredType::kF4, "F4", 4},
-    TypeRow{StoredType::kF6E2M3, "F6_E2M3", 6},
-    TypeRow{StoredType::kF6E3M2, "F6_E3M2", 6},
-    TypeRow{StoredType::kU8, "U8", 8},
-    TypeRow{StoredType::kI8, "I8", 8},
-    TypeRow{StoredType::kF8E5M2, "F8_E5M2", 8},
-    TypeRow{StoredType::kF8E4M3, "F8_E4M3", 8},
-    TypeRow{StoredType::kF8E8M0, "F8_E8M0", 8},
-    TypeRow{StoredType::kF8E4M3Fnuz, "F8_E4M3FNUZ", 8},
-    TypeRow{StoredType::kF8E5M2Fnuz, "F8_E5M2FNUZ", 8},
-    TypeRow{StoredType::kI16, "I16", 16},
-    TypeRow{StoredType::kU16, "U16", 16},
-    TypeRow{StoredType::kF16, "F16", 16},
-    TypeRow{StoredType::kBf16, "BF16", 16},
-    TypeRow{StoredType::kI32, "I32", 32},
-    TypeRow{StoredType::kU32, "U32", 32},
-    TypeRow{StoredType::kF32, "F32", 32},
-    TypeRow{StoredType::kC64, "C64", 64},
-    TypeRow{StoredType::kF64, "F64", 64},
-    TypeRow{StoredType::kI64, "I64", 64},
-    TypeRow{StoredType::kU64, "U64", 64},
-};
-
-const TypeRow& row_of(StoredType type) {
-  return *std::find_if(
-      kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.type == type; });
-}
-
 /// Reads the entries of a header one by one; every message begins with file and tensor.
 class HeaderReader {
  public:
@@ -113,16 +77,14 @@ class HeaderReader {
   Result<void> read_type(const Json& entry, StoredTensor& tensor) const {
     const Json* value = entry.find("dtype");
     const auto* name = value != nullptr ? value->as<std::string>() : nullptr;
-    const auto* row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& known) {
-      return name != nullptr && known.name == *name;
-    });
-    if (row == kTypes.end()) {
+    const auto type = name != nullptr ? find_stored_type(*name) : std::nullopt;
+    if (!type) {
       return error(tensor.name,
                    fmt::format("has dtype {}; known are F32, F16, BF16 and the other types of the "
                                "safetensors format",
                                value != nullptr ? spec::describe(*value) : "missing"));
     }
-    tensor.type = row->type;
+    tensor.type = *type;
     return {};
   }
 
@@ -206,18 +168,6 @@ bool is_plain_name(std::string_view name) {
 }
 
 }  // namespace
-
-std::string_view stored_type_name(StoredType type) {
-  return row_of(type).name;
-}
-
-std::uint64_t stored_type_bits(StoredType type) {
-  return row_of(type).bits;
-}
-
-std::string describe(const StoredTensor& tensor) {
-  return fmt::format("{} [{}]", stored_type_name(tensor.type), fmt::join(tensor.shape, ", "));
-}
 
 Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json,
                                                            std::uint64_t data_begin,

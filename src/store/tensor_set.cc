@@ -7,7 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "store/file.h"
+#include "base/file.h"
+#include "gguf/gguf_model.h"
 
 namespace heddle::store {
 namespace {
@@ -25,7 +26,7 @@ std::string hint(const std::filesystem::path& directory) {
       return fmt::format("; {} must be converted to safetensors first", name);
     }
     if (name.ends_with(".gguf")) {
-      return fmt::format("; {} is for llama.cpp: configure it with `cmd:`", name);
+      return fmt::format("; give the path of {} itself", name);
     }
     if (name.ends_with(".safetensors")) {
       return fmt::format("; {} is neither named {} nor listed in an index", name, kSingle);
@@ -104,6 +105,23 @@ Result<TensorSet> TensorSet::open_shards(const std::filesystem::path& index) {
                                shard)};
     }
   }
+  return set;
+}
+
+TensorSet TensorSet::of(gguf::GgufFile file) {
+  TensorSet set;
+  set.described_by_ = "its metadata";
+  for (const gguf::Tensor& tensor : file.tensors) {
+    set.entries_.emplace(gguf::directory_name(tensor.name),
+                         Entry{.tensor = {.name = tensor.name,
+                                          .type = stored_type_of(tensor.type),
+                                          .shape = tensor.shape,
+                                          .offset = tensor.offset,
+                                          .bytes = tensor.bytes},
+                               .file = tensor.file,
+                               .interleaved = gguf::interleaved_rows(file, tensor.name)});
+  }
+  set.files_ = std::move(file.files);
   return set;
 }
 

@@ -67,7 +67,7 @@ TEST(TensorSet, SaysWhatTheDirectoryHasInstead) {
   EXPECT_THAT(error(), HasSubstr("pytorch_model.bin must be converted to safetensors first"));
   std::filesystem::remove(directory.path() / "pytorch_model.bin");
   write_text(directory.path() / "m.Q4_K_M.gguf", "x");
-  EXPECT_THAT(error(), HasSubstr("m.Q4_K_M.gguf is for llama.cpp"));
+  EXPECT_THAT(error(), HasSubstr("give the path of m.Q4_K_M.gguf itself"));
   std::filesystem::remove(directory.path() / "m.Q4_K_M.gguf");
   write_text(directory.path() / "weights.safetensors", "x");
   EXPECT_THAT(error(), HasSubstr("weights.safetensors is neither named model.safetensors nor"));

@@ -1,14 +1,12 @@
 #pragma once
 
-// For tests only: directories that vanish, and small checkpoints in them.
+// For tests only: small checkpoints.
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -21,39 +19,15 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "base/test_directory.h"
 #include "spec/model_spec.h"
 #include "store/image_layout.h"
 #include "store/safetensors.h"
 
 namespace heddle::store {
 
-/// A directory of its own, removed with all that is in it.
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-test-XXXXXX").string();
-    HEDDLE_CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_{};
-};
-
-inline void write_text(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream out(path, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  HEDDLE_CHECK(out.good());
-}
+using heddle::TempDirectory;
+using heddle::write_text;
 
 /// Eight bytes of little-endian length.
 inline std::string length_prefix(std::uint64_t length) {

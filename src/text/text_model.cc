@@ -1,11 +1,7 @@
 #include "text/text_model.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <ios>
-#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -14,60 +10,33 @@ namespace heddle::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Path = std::filesystem::path;
 
-/// The largest tokenizers are some 40 MB.
-constexpr std::uintmax_t kFileBytesMax = std::uintmax_t{256} << 20U;
-
+constexpr std::string_view kTokenizerFile = "tokenizer.json";
 /// Names the file, and not where this machine has it: clients hear of it.
-Error corrupt(const Path& path, const std::string& what) {
-  return Error{Code::kCorrupt, path.filename().string() + ": " + what};
-}
-
-/// The text of a file; kNotFound when there is none.
-Result<std::string> read_file(const Path& path) {
-  std::error_code failure;
-  const std::uintmax_t size = std::filesystem::file_size(path, failure);
-  if (failure == std::errc::no_such_file_or_directory) {
-    return Error{Code::kNotFound, path.filename().string() + ": no such file"};
-  }
-  if (failure) {
-    return corrupt(path, "cannot be read: " + failure.message());
-  }
-  if (size > kFileBytesMax) {
-    return corrupt(path,
-                   "has " + std::to_string(size) + " bytes; at most " +
-                       std::to_string(kFileBytesMax) + " are read");
-  }
-  std::string text(static_cast<std::size_t>(size), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file) {
-    return corrupt(path, "cannot be read");
-  }
-  return text;
+Error corrupt(std::string_view name, const std::string& what) {
+  return Error{Code::kCorrupt, std::string(name.substr(name.rfind('/') + 1)) + ": " + what};
 }
 
 /// The object in a JSON file; an empty one when there is no file.
-Result<Json> read_object(const Path& path) {
-  const Result<std::string> text = read_file(path);
+Result<Json> read_object(const ModelTexts& texts, std::string_view name) {
+  const Result<std::string> text = texts.read(name);
   if (!text) {
     return text.error().code == Code::kNotFound ? Result<Json>(Json::object()) : text.error();
   }
   Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return corrupt(path, "is not a JSON object");
+    return corrupt(name, "is not a JSON object");
   }
   return json;
 }
 
 /// tokenizer_config.json, completed from special_tokens_map.json.
-Result<Json> read_config(const Path& directory) {
-  Result<Json> config = read_object(directory / "tokenizer_config.json");
+Result<Json> read_config(const ModelTexts& texts) {
+  Result<Json> config = read_object(texts, "tokenizer_config.json");
   if (!config) {
     return config;
   }
-  Result<Json> special = read_object(directory / "special_tokens_map.json");
+  Result<Json> special = read_object(texts, "special_tokens_map.json");
   if (!special) {
     return special;
   }
@@ -109,8 +78,8 @@ std::string template_defaults(const Json& config) {
 
 using Sources = std::map<std::string, std::string, std::less<>>;
 
-/// `value` of `path`: a template, or a list of named ones.
-Result<Sources> listed_templates(const Path& path, const Json& value) {
+/// `value` of `file`: a template, or a list of named ones.
+Result<Sources> listed_templates(std::string_view file, const Json& value) {
   Sources sources;
   if (value.is_string()) {
     sources["default"] = value.get<std::string>();
@@ -123,7 +92,7 @@ Result<Sources> listed_templates(const Path& path, const Json& value) {
     const bool named = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
                        entry.contains("template") && entry["template"].is_string();
     if (!named) {
-      return corrupt(path,
+      return corrupt(file,
                      "chat_template should be a string or a list of objects with \"name\" and "
                      "\"template\"");
     }
@@ -133,8 +102,11 @@ Result<Sources> listed_templates(const Path& path, const Json& value) {
 }
 
 /// Adds the template in a file, if there is one.
-Result<void> add_template_file(const Path& path, const std::string& name, Sources& sources) {
-  Result<std::string> text = read_file(path);
+Result<void> add_template_file(const ModelTexts& texts,
+                               const std::string& file,
+                               const std::string& name,
+                               Sources& sources) {
+  Result<std::string> text = texts.read(file);
   if (text) {
     sources[name] = *std::move(text);
     return {};
@@ -143,42 +115,44 @@ Result<void> add_template_file(const Path& path, const std::string& name, Source
 }
 
 /// chat_template.jinja and additional_chat_templates/NAME.jinja.
-Result<Sources> template_files(const Path& directory) {
+Result<Sources> template_files(const ModelTexts& texts) {
+  constexpr std::string_view kEnd = ".jinja";
+  const std::string folder = "additional_chat_templates";
   Sources sources;
-  Result<void> added = add_template_file(directory / "chat_template.jinja", "default", sources);
-  std::error_code none;  // A folder that is not there has no entries.
-  for (const auto& entry :
-       std::filesystem::directory_iterator(directory / "additional_chat_templates", none)) {
-    if (added && entry.path().extension() == ".jinja") {
-      added = add_template_file(entry.path(), entry.path().stem().string(), sources);
+  Result<void> added = add_template_file(texts, "chat_template.jinja", "default", sources);
+  for (const std::string& file : texts.names_in(folder, kEnd)) {
+    if (added) {
+      const std::string name = file.substr(0, file.size() - kEnd.size());
+      added = add_template_file(texts, folder + "/" + file, name, sources);
     }
   }
   return added ? Result<Sources>(std::move(sources)) : added.error();
 }
 
 /// All templates of the directory, from the first place that has any.
-Result<Sources> read_templates(const Path& directory, const Json& config) {
-  Result<Sources> files = template_files(directory);
+Result<Sources> read_templates(const ModelTexts& texts, const Json& config) {
+  Result<Sources> files = template_files(texts);
   if (!files || !files->empty()) {
     return files;
   }
-  const Path json_path = directory / "chat_template.json";
-  const Result<Json> json = read_object(json_path);
+  constexpr std::string_view kFile = "chat_template.json";
+  const Result<Json> json = read_object(texts, kFile);
   if (!json) {
     return json.error();
   }
   if (json->contains("chat_template")) {
-    return listed_templates(json_path, (*json)["chat_template"]);
+    return listed_templates(kFile, (*json)["chat_template"]);
   }
   const auto in_config = config.find("chat_template");
-  return in_config == config.end()
-             ? Result<Sources>(Sources{})
-             : listed_templates(directory / "tokenizer_config.json", *in_config);
+  return in_config == config.end() ? Result<Sources>(Sources{})
+                                   : listed_templates("tokenizer_config.json", *in_config);
 }
 
 /// `eos_token_id` of one file: a number or a list of them; none when the file does not say.
-Result<std::vector<TokenId>> eos_ids(const Path& path, TokenId id_limit) {
-  const Result<Json> json = read_object(path);
+Result<std::vector<TokenId>> eos_ids(const ModelTexts& texts,
+                                     std::string_view file,
+                                     TokenId id_limit) {
+  const Result<Json> json = read_object(texts, file);
   if (!json) {
     return json.error();
   }
@@ -190,7 +164,7 @@ Result<std::vector<TokenId>> eos_ids(const Path& path, TokenId id_limit) {
   for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
     if (!id.is_number_unsigned() ||
         id.get<std::uint64_t>() >= static_cast<std::uint64_t>(id_limit)) {
-      return corrupt(path,
+      return corrupt(file,
                      "eos_token_id " + id.dump() + " is not a token id; those are 0 to " +
                          std::to_string(id_limit - 1));
     }
@@ -200,13 +174,13 @@ Result<std::vector<TokenId>> eos_ids(const Path& path, TokenId id_limit) {
 }
 
 /// The tokens that end an answer: what the configuration lists, and the tokenizer's eos_token.
-Result<std::vector<TokenId>> read_eos(const Path& directory,
+Result<std::vector<TokenId>> read_eos(const ModelTexts& texts,
                                       const Json& config,
                                       const Tokenizer& tokenizer) {
   Result<std::vector<TokenId>> listed =
-      eos_ids(directory / "generation_config.json", tokenizer.vocab_size());
+      eos_ids(texts, "generation_config.json", tokenizer.vocab_size());
   if (listed && listed->empty()) {
-    listed = eos_ids(directory / "config.json", tokenizer.vocab_size());
+    listed = eos_ids(texts, "config.json", tokenizer.vocab_size());
   }
   if (!listed) {
     return listed;
@@ -225,16 +199,21 @@ Result<std::vector<TokenId>> read_eos(const Path& directory,
 
 }  // namespace
 
-Result<std::shared_ptr<const TextModel>> TextModel::open(
-    const Path& directory, const std::function<void(std::string_view what)>& begins) {
+Result<std::shared_ptr<const TextModel>> TextModel::open(const std::filesystem::path& model,
+                                                         const Begins& begins) {
+  const Result<ModelTexts> texts = ModelTexts::open(model);
+  return texts ? open(*texts, begins) : texts.error();
+}
+
+Result<std::shared_ptr<const TextModel>> TextModel::open(const ModelTexts& texts,
+                                                         const Begins& begins) {
   const auto begin = [&begins](std::string_view what) {
     if (begins) {
       begins(what);
     }
   };
-  begin("tokenizer.json");
-  const Path tokenizer_path = directory / "tokenizer.json";
-  const Result<std::string> tokenizer_json = read_file(tokenizer_path);
+  begin(kTokenizerFile);
+  const Result<std::string> tokenizer_json = texts.read(kTokenizerFile);
   if (!tokenizer_json) {
     if (tokenizer_json.error().code != Code::kNotFound) {
       return tokenizer_json.error();
@@ -243,7 +222,7 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(
                  "tokenizer.json: no such file; a model directory needs one (models "
                  "with only tokenizer.model must be converted)"};
   }
-  const Result<Json> config = read_config(directory);
+  const Result<Json> config = read_config(texts);
   if (!config) {
     return config.error();
   }
@@ -252,13 +231,13 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(
   if (!tokenizer) {
     const std::string& what = tokenizer.error().message;
     return what.starts_with("tokenizer") ? Error{Code::kCorrupt, what}
-                                         : corrupt(tokenizer_path, what);
+                                         : corrupt(kTokenizerFile, what);
   }
   std::shared_ptr<TextModel> model(new TextModel);  // Not make_shared: the constructor is private.
   model->tokenizer_ = std::move(*tokenizer);
 
   begin("chat templates");
-  const Result<Sources> sources = read_templates(directory, *config);
+  const Result<Sources> sources = read_templates(texts, *config);
   if (!sources) {
     return sources.error();
   }
@@ -280,7 +259,7 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(
   if (const std::optional<std::string> bos = token_text(*config, "bos_token")) {
     model->bos_ = model->tokenizer_->token_to_id(*bos);
   }
-  Result<std::vector<TokenId>> eos = read_eos(directory, *config, *model->tokenizer_);
+  Result<std::vector<TokenId>> eos = read_eos(texts, *config, *model->tokenizer_);
   if (!eos) {
     return eos.error();
   }

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "text/answer_format.h"
 #include "text/chat_template.h"
+#include "text/model_texts.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {
@@ -21,7 +22,10 @@ namespace heddle::text {
 /// end. Immutable; any thread may use it.
 class TextModel {
  public:
-  /// Reads, in `directory`:
+  /// Told what is read next: "tokenizer.json", "chat templates".
+  using Begins = std::function<void(std::string_view what)>;
+
+  /// Reads of a model, whose GGUF file stands for such files (gguf/gguf_text.h):
   ///
   /// - tokenizer.json, which must be there;
   /// - tokenizer_config.json and special_tokens_map.json (the first wins where both speak);
@@ -32,10 +36,11 @@ class TextModel {
   ///
   /// kNotFound when there is no tokenizer.json; kCorrupt, naming the file within the directory,
   /// when one is broken.
-  /// @param begins  Told what is read next: "tokenizer.json", "chat templates".
-  static Result<std::shared_ptr<const TextModel>> open(
-      const std::filesystem::path& directory,
-      const std::function<void(std::string_view what)>& begins = {});
+  static Result<std::shared_ptr<const TextModel>> open(const ModelTexts& texts,
+                                                       const Begins& begins = {});
+  /// Of the model's directory or GGUF file.
+  static Result<std::shared_ptr<const TextModel>> open(const std::filesystem::path& model,
+                                                       const Begins& begins = {});
 
   [[nodiscard]] const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
 

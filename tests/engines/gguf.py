@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16|q8_0].
 
-For Llama and Mistral architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
+For Llama, Mistral, Qwen2 and Qwen3 architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
 llama.cpp has exactly the weights that heddle has; with bf16, matrices as they are; with q8_0, matrices as llama.cpp's
 own quantizer makes them of that type, embeddings and head included."""
 
 import array
+import itertools
 import json
 import pathlib
 import struct
@@ -57,13 +58,18 @@ def read_tensors(folder):
 
 def interleaved(shape, values, heads):
     """Rows of a query or key projection in llama.cpp's order: it turns neighbours, not halves, together."""
-    rows, columns = shape
+    rows, columns = shape if len(shape) > 1 else (*shape, 1)
     size = rows // heads
     order = (head * size + half * (size // 2) + i for head in range(heads) for i in range(size // 2) for half in (0, 1))
     mixed = array.array("I")
     for row in order:
         mixed.extend(values[row * columns : (row + 1) * columns])
     return shape, mixed
+
+
+def architecture(config):
+    """How llama.cpp calls it: Mistral is a Llama to it."""
+    return config["model_type"] if config["model_type"].startswith("qwen") else "llama"
 
 
 def renamed(tensors, config):
@@ -78,6 +84,8 @@ def renamed(tensors, config):
         "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
     }
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     named = {
@@ -86,11 +94,13 @@ def renamed(tensors, config):
         "output.weight": tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"]),
     }
     for layer in range(config["num_hidden_layers"]):
-        for theirs, ours in inner.items():
-            tensor = tensors[f"model.layers.{layer}.{theirs}.weight"]
-            if ours in heads:
+        for (theirs, ours), part in itertools.product(inner.items(), ("weight", "bias")):
+            tensor = tensors.get(f"model.layers.{layer}.{theirs}.{part}")
+            if tensor is None:
+                continue
+            if ours in heads and architecture(config) == "llama":
                 tensor = interleaved(*tensor, heads[ours])
-            named[f"blk.{layer}.{ours}.weight"] = tensor
+            named[f"blk.{layer}.{ours}.{part}"] = tensor
     return named
 
 
@@ -103,25 +113,33 @@ def metadata(folder, config):
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["model"]["merges"]]
     # Its splitter takes digits one by one, as ours do, and its detokenizer leaves the spaces before points.
     splitter = "qwen2"
+    kind = architecture(config)
+    optional = []
+    if config.get("bos_token_id") is not None:
+        optional.append(entry("tokenizer.ggml.bos_token_id", U32, config["bos_token_id"]))
+    if config.get("sliding_window") is not None and config.get("use_sliding_window", True):
+        optional.append(entry(f"{kind}.attention.sliding_window", U32, config["sliding_window"]))
     return [
-        entry("general.architecture", STRING, "llama"),
+        *optional,
+        entry("general.architecture", STRING, kind),
         entry("general.name", STRING, folder.name),
-        entry("llama.block_count", U32, config["num_hidden_layers"]),
-        entry("llama.context_length", U32, config["max_position_embeddings"]),
-        entry("llama.embedding_length", U32, config["hidden_size"]),
-        entry("llama.feed_forward_length", U32, config["intermediate_size"]),
-        entry("llama.attention.head_count", U32, config["num_attention_heads"]),
-        entry("llama.attention.head_count_kv", U32, config["num_key_value_heads"]),
-        entry("llama.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
-        entry("llama.rope.dimension_count", U32, size),
-        entry("llama.rope.freq_base", FLOAT, config["rope_theta"]),
-        entry("llama.vocab_size", U32, len(words)),
+        entry(f"{kind}.block_count", U32, config["num_hidden_layers"]),
+        entry(f"{kind}.context_length", U32, config["max_position_embeddings"]),
+        entry(f"{kind}.embedding_length", U32, config["hidden_size"]),
+        entry(f"{kind}.feed_forward_length", U32, config["intermediate_size"]),
+        entry(f"{kind}.attention.head_count", U32, config["num_attention_heads"]),
+        entry(f"{kind}.attention.head_count_kv", U32, config["num_key_value_heads"]),
+        entry(f"{kind}.attention.key_length", U32, size),
+        entry(f"{kind}.attention.value_length", U32, size),
+        entry(f"{kind}.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
+        entry(f"{kind}.rope.dimension_count", U32, size),
+        entry(f"{kind}.rope.freq_base", FLOAT, config["rope_theta"]),
+        entry(f"{kind}.vocab_size", U32, len(words)),
         entry("tokenizer.ggml.model", STRING, "gpt2"),
         entry("tokenizer.ggml.pre", STRING, splitter),
         entries("tokenizer.ggml.tokens", STRING, words),
         entries("tokenizer.ggml.token_type", I32, [CONTROL if ids[word] in special else NORMAL for word in words]),
         entries("tokenizer.ggml.merges", STRING, merges),
-        entry("tokenizer.ggml.bos_token_id", U32, config["bos_token_id"]),
         entry("tokenizer.ggml.eos_token_id", U32, config["eos_token_id"]),
         entry("tokenizer.ggml.add_bos_token", BOOL, False),
         entry("tokenizer.chat_template", STRING, (folder / "chat_template.jinja").read_text()),

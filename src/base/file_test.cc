@@ -1,15 +1,15 @@
-#include "store/file.h"
+#include "base/file.h"
 
 #include <array>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/test_files.h"
+#include "base/test_directory.h"
 
 #include <sys/stat.h>
 
-namespace heddle::store {
+namespace heddle {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(File, ReadTextIsBounded) {
 }
 
 }  // namespace
-}  // namespace heddle::store
+}  // namespace heddle

@@ -10,7 +10,7 @@
 
 #include <sys/uio.h>
 
-namespace heddle::store {
+namespace heddle {
 
 /// A file open for reading. Reads go through pread and never through a mapping, so that a file that
 /// shrinks while it is read is an error and not a SIGBUS. Reading is thread safe.
@@ -55,4 +55,4 @@ class File {
 [[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path,
                                             std::uint64_t bytes_max);
 
-}  // namespace heddle::store
+}  // namespace heddle

@@ -1,4 +1,4 @@
-#include "store/file.h"
+#include "base/file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace heddle::store {
+namespace heddle {
 namespace {
 
 constexpr std::size_t kPiecesMax = 1024;  // IOV_MAX on Linux.
@@ -148,4 +148,4 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t b
   return text;
 }
 
-}  // namespace heddle::store
+}  // namespace heddle

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace heddle {
+
+/// The bits of the float32 that a float16 is, exactly. Branch-free, so that a loop over it becomes
+/// vector code: exponent and mantissa move into place, and one multiplication by 2^112 corrects the
+/// exponent's bias, which also normalises subnormals. Infinities and NaNs, whose exponent must
+/// become all ones, are picked by a mask.
+[[nodiscard]] inline std::uint32_t f32_bits_of_f16(std::uint16_t half) {
+  const std::uint32_t sign = (std::uint32_t{half} & 0x8000U) << 16U;
+  const std::uint32_t magnitude = (std::uint32_t{half} & 0x7FFFU) << 13U;
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
+  const bool special = magnitude >= 0x0F800000U;  // Exponent 31.
+  const std::uint32_t bits =
+      special ? magnitude | 0x7F800000U : std::bit_cast<std::uint32_t>(scaled);
+  return sign | bits;
+}
+
+/// The bits of the float32 that a bfloat16 is, exactly.
+[[nodiscard]] inline std::uint32_t f32_bits_of_bf16(std::uint16_t half) {
+  return std::uint32_t{half} << 16U;
+}
+
+}  // namespace heddle

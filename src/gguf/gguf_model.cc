@@ -1,0 +1,437 @@
+#include "gguf/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gguf/metadata_fields.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gguf {
+namespace {
+
+using spec::JsonWriter;
+
+constexpr std::string_view kInstead =
+    "llama-server serves such files: give the model `engine: llama-server`";
+
+/// How an architecture of llama.cpp is called in a config.json.
+struct KnownArchitecture {
+  std::string_view name;
+  std::string_view family;
+  std::string_view model_type;
+  bool interleaved = false;  ///< Of the rows of q and k.
+};
+constexpr std::array kArchitectures = {
+    KnownArchitecture{"llama", "LlamaForCausalLM", "llama", true},
+    KnownArchitecture{"qwen2", "Qwen2ForCausalLM", "qwen2"},
+    KnownArchitecture{"qwen3", "Qwen3ForCausalLM", "qwen3"},
+};
+constexpr KnownArchitecture kMistral{"llama", "MistralForCausalLM", "mistral", true};
+
+/// Names of tensors: those of a layer stand behind "blk.N." and "model.layers.N.".
+struct NamePair {
+  std::string_view file;
+  std::string_view directory;
+};
+constexpr std::string_view kFileLayer = "blk.";
+constexpr std::string_view kDirectoryLayer = "model.layers.";
+constexpr std::array kModelNames = {
+    NamePair{"token_embd", "model.embed_tokens"},
+    NamePair{"output_norm", "model.norm"},
+    NamePair{"output", "lm_head"},
+};
+constexpr std::array kLayerNames = {
+    NamePair{"attn_norm", "input_layernorm"},
+    NamePair{"attn_q", "self_attn.q_proj"},
+    NamePair{"attn_k", "self_attn.k_proj"},
+    NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_output", "self_attn.o_proj"},
+    NamePair{"attn_q_norm", "self_attn.q_norm"},
+    NamePair{"attn_k_norm", "self_attn.k_norm"},
+    NamePair{"ffn_norm", "post_attention_layernorm"},
+    NamePair{"ffn_gate", "mlp.gate_proj"},
+    NamePair{"ffn_up", "mlp.up_proj"},
+    NamePair{"ffn_down", "mlp.down_proj"},
+};
+
+/// `name` with what it begins with replaced, where a pair of the list has it; its end (".weight",
+/// ".bias") stays.
+std::optional<std::string> renamed(std::string_view name,
+                                   std::span<const NamePair> pairs,
+                                   std::string_view NamePair::* from,
+                                   std::string_view NamePair::* to) {
+  const auto end = name.rfind('.');
+  for (const NamePair& pair : pairs) {
+    if (end != std::string_view::npos && name.substr(0, end) == pair.*from) {
+      return fmt::format("{}{}", pair.*to, name.substr(end));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string translated(std::string_view name,
+                       std::string_view layer_from,
+                       std::string_view layer_to,
+                       std::string_view NamePair::* from,
+                       std::string_view NamePair::* to) {
+  std::string_view part = name;
+  if (part.starts_with(layer_from)) {
+    part.remove_prefix(layer_from.size());
+    const auto dot = part.find('.');
+    const std::string_view layer = part.substr(0, dot);
+    const bool number =
+        !layer.empty() && layer.find_first_not_of("0123456789") == std::string_view::npos;
+    const auto found = number && dot != std::string_view::npos
+                           ? renamed(part.substr(dot + 1), kLayerNames, from, to)
+                           : std::nullopt;
+    return found ? fmt::format("{}{}.{}", layer_to, layer, *found) : std::string(name);
+  }
+  return renamed(part, kModelNames, from, to).value_or(std::string(name));
+}
+
+std::string known_architectures() {
+  std::string names;
+  for (const KnownArchitecture& known : kArchitectures) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+  }
+  return names;
+}
+
+const KnownArchitecture* find_architecture(const GgufFile& file) {
+  const Value* value = file.find("general.architecture");
+  const auto* name = value != nullptr ? std::get_if<std::string>(value) : nullptr;
+  const auto* found = std::ranges::find_if(kArchitectures, [&](const KnownArchitecture& known) {
+    return name != nullptr && known.name == *name;
+  });
+  return found == kArchitectures.end() ? nullptr : found;
+}
+
+/// What a head has of numbers; 0 where the metadata do not say.
+std::int64_t read_head_dim(MetadataFields& fields, std::string_view architecture) {
+  const auto integer = [&](std::string_view name, std::int64_t fallback) {
+    return fields.integer(fmt::format("{}.{}", architecture, name), fallback);
+  };
+  const std::int64_t heads = integer("attention.head_count", 0);
+  const std::int64_t even = heads > 0 ? integer("embedding_length", 0) / heads : 0;
+  return integer("attention.key_length", even);
+}
+
+/// Rotary scaling of Llama 3.
+struct Llama3Scaling {
+  double factor = 1;
+  double low = 1;
+  double high = 4;
+  double original = 8192;  ///< Positions.
+};
+
+/// What a frequency is divided by (a factor of rope_freqs.weight), if it makes `turns` turns over
+/// the original context.
+double llama3_factor(const Llama3Scaling& scaling, double turns) {
+  const double keep = std::clamp((turns - scaling.low) / (scaling.high - scaling.low), 0.0, 1.0);
+  return 1.0 / ((1.0 - keep) / scaling.factor + keep);
+}
+
+/// The plain frequencies, in radians per position.
+std::vector<double> plain_frequencies(double theta, std::size_t count) {
+  std::vector<double> frequencies(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    frequencies[i] = std::pow(theta, -static_cast<double>(i) / static_cast<double>(count));
+  }
+  return frequencies;
+}
+
+bool makes(const Llama3Scaling& scaling,
+           const std::vector<double>& frequencies,
+           const std::vector<float>& factors) {
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const double turns = scaling.original * frequencies[i] / (2 * std::numbers::pi);
+    const double wanted = llama3_factor(scaling, turns);
+    if (!(std::abs(wanted - static_cast<double>(factors[i])) <= 1e-3 * wanted)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The scaling that makes these factors. They hold the original context and the two ends of the
+/// ramp only as ratios, so that one of them is free: where those of Llama 3 do not fit, `low` is 1,
+/// and two points on the ramp, where what is kept of a frequency grows with it in a straight line,
+/// say the rest. Nothing where there is no such scaling.
+std::optional<Llama3Scaling> fit_llama3(double theta, const std::vector<float>& factors) {
+  const std::vector<double> frequencies = plain_frequencies(theta, factors.size());
+  Llama3Scaling scaling{.factor = static_cast<double>(*std::ranges::max_element(factors))};
+  if (makes(scaling, frequencies, factors)) {
+    return scaling;
+  }
+  std::vector<std::pair<double, double>> ramp;  // Frequency, and what is kept of it.
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const auto factor = static_cast<double>(factors[i]);
+    if (factor > 1.0 + 1e-6 && factor < scaling.factor * (1.0 - 1e-6)) {
+      const double least = 1.0 / scaling.factor;
+      ramp.emplace_back(frequencies[i], (1.0 / factor - least) / (1.0 - least));
+    }
+  }
+  if (ramp.size() < 2) {
+    return std::nullopt;
+  }
+  const auto& [fast, kept_fast] = ramp.front();
+  const auto& [slow, kept_slow] = ramp.back();
+  const double slope = (kept_fast - kept_slow) / (fast - slow);
+  const double none = kept_fast - slope * fast;
+  scaling.high = 1.0 - 1.0 / none;
+  scaling.original = std::round(slope * 2 * std::numbers::pi * (scaling.high - scaling.low));
+  const bool sound = none < 0 && scaling.original >= 1 && scaling.original <= 1 << 30;
+  return sound && makes(scaling, frequencies, factors) ? std::optional(scaling) : std::nullopt;
+}
+
+/// Writes the config.json of one file.
+class ConfigWriter {
+ public:
+  explicit ConfigWriter(const GgufFile& file) : file_(file), fields_(file) {}
+
+  Result<std::string> write() && {
+    known_ = find_architecture(file_);
+    if (known_ == nullptr) {
+      fields_.reject("general.architecture",
+                     fmt::format("built in are {}; {}", known_architectures(), kInstead),
+                     Code::kInvalidArgument);
+      return fields_.status().error();
+    }
+    const bool windowed = fields_.has(key("attention.sliding_window"));
+    const KnownArchitecture& named = known_->name == kMistral.name && windowed ? kMistral : *known_;
+    json_.begin_object();
+    json_.key("architectures").begin_array().string(named.family).end_array();
+    json_.key("model_type").string(named.model_type);
+    if (&named == &kMistral) {
+      json_.key("sliding_window").integer(fields_.integer(key("attention.sliding_window")));
+    }
+    write_dimensions();
+    write_switches();
+    if (fields_.ok()) {
+      write_rope();
+    }
+    write_tokens();
+    json_.end_object();
+    return fields_.ok() ? Result<std::string>(std::move(json_).take()) : fields_.status().error();
+  }
+
+ private:
+  [[nodiscard]] std::string key(std::string_view name) const {
+    return fmt::format("{}.{}", known_->name, name);
+  }
+  void refuse(std::string_view name, std::string_view what) {
+    fields_.reject(key(name), fmt::format("{}; {}", what, kInstead), Code::kInvalidArgument);
+  }
+
+  void write_dimensions() {
+    const std::int64_t hidden = fields_.integer(key("embedding_length"));
+    const std::int64_t heads = fields_.integer(key("attention.head_count"));
+    head_dim_ = read_head_dim(fields_, known_->name);
+    if (fields_.integer(key("attention.value_length"), head_dim_) != head_dim_) {
+      refuse("attention.value_length", "only values as long as keys are built in");
+    }
+    if (fields_.integer(key("rope.dimension_count"), head_dim_) != head_dim_) {
+      refuse("rope.dimension_count",
+             fmt::format("only {}, rotating whole heads, is built in", head_dim_));
+    }
+    if (fields_.integer(key("expert_count"), 0) > 1) {
+      refuse("expert_count", "only dense models are built in, without experts");
+    }
+    const Tensor* embeddings = file_.tensor("token_embd.weight");
+    if (embeddings == nullptr || embeddings->shape.size() != 2) {
+      fields_.fail({Code::kCorrupt,
+                    fmt::format("{}: there is no matrix \"token_embd.weight\"", file_.name)});
+      return;
+    }
+    json_.key("hidden_size").integer(hidden);
+    json_.key("num_attention_heads").integer(heads);
+    json_.key("head_dim").integer(head_dim_);
+    json_.key("num_key_value_heads")
+        .integer(fields_.integer(key("attention.head_count_kv"), heads));
+    json_.key("num_hidden_layers").integer(fields_.integer(key("block_count")));
+    json_.key("intermediate_size").integer(fields_.integer(key("feed_forward_length")));
+    json_.key("max_position_embeddings").integer(fields_.integer(key("context_length")));
+    json_.key("vocab_size").integer(embeddings->shape[0]);
+    write_number("rms_norm_eps", key("attention.layer_norm_rms_epsilon"));
+    json_.key("torch_dtype").string("bfloat16");
+  }
+
+  void write_switches() {
+    if (!fields_.boolean(key("attention.causal"), true)) {
+      refuse("attention.causal", "only models that look back are built in");
+    }
+    json_.key("tie_word_embeddings").boolean(file_.tensor("output.weight") == nullptr);
+    json_.key("attention_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
+    json_.key("mlp_bias").boolean(file_.tensor("blk.0.ffn_up.bias") != nullptr);
+  }
+
+  void write_number(std::string_view name, const std::string& from) {
+    if (const std::string decimal = fields_.decimal(from); !decimal.empty()) {
+      json_.key(name).json(decimal);
+    }
+  }
+
+  void write_rope() {
+    write_number("rope_theta", key("rope.freq_base"));
+    if (const Tensor* factors = file_.tensor("rope_freqs.weight"); factors != nullptr) {
+      return write_llama3(*factors);
+    }
+    const std::string kind = fields_.text(key("rope.scaling.type"));
+    const bool old = kind.empty() && fields_.has(key("rope.scale_linear"));
+    if (!old && (kind.empty() || kind == "none")) {
+      return;
+    }
+    if (!old && kind != "linear" && kind != "yarn") {
+      return refuse("rope.scaling.type", "built in are none, linear and yarn");
+    }
+    json_.key("rope_scaling").begin_object();
+    json_.key("rope_type").string(old ? "linear" : kind);
+    write_number("factor", key(old ? "rope.scale_linear" : "rope.scaling.factor"));
+    if (kind == "yarn") {
+      write_yarn();
+    }
+    json_.end_object();
+  }
+
+  void write_yarn() {
+    const std::string original = key("rope.scaling.original_context_length");
+    if (fields_.has(original)) {
+      json_.key("original_max_position_embeddings").integer(fields_.integer(original));
+    }
+    write_number("beta_fast", key("rope.scaling.yarn_beta_fast"));
+    write_number("beta_slow", key("rope.scaling.yarn_beta_slow"));
+    for (const std::string_view other : {"rope.scaling.attn_factor",
+                                         "rope.scaling.yarn_attn_factor",
+                                         "rope.scaling.yarn_ext_factor"}) {
+      const std::string decimal = fields_.decimal(key(other));
+      if (!decimal.empty() && decimal != "1" && decimal != "-1") {
+        refuse(other, "only 1 is built in");
+      }
+    }
+  }
+
+  void write_llama3(const Tensor& tensor) {
+    const auto count = static_cast<std::uint64_t>(head_dim_ / 2);
+    std::vector<float> factors(count);
+    const bool right =
+        count > 0 && tensor.type == BlockType::kF32 && tensor.shape == std::vector{head_dim_ / 2};
+    if (right) {
+      const Result<void> read =
+          file_.files[tensor.file].read(tensor.offset, std::as_writable_bytes(std::span(factors)));
+      if (!read) {
+        return fields_.fail(read.error());
+      }
+    }
+    const bool sound = right && std::ranges::all_of(factors, [](float factor) {
+                         return std::isfinite(factor) && factor >= 0.999F;
+                       });
+    if (sound && std::ranges::max(factors) < 1.001F) {
+      return;  // Nothing is scaled.
+    }
+    const double theta = fields_.number(key("rope.freq_base"), 10000.0);
+    const auto scaling = sound ? fit_llama3(theta, factors) : std::nullopt;
+    if (!scaling) {
+      return fields_.fail(
+          {Code::kInvalidArgument,
+           fmt::format("{}: tensor \"rope_freqs.weight\" is not what scaling of Llama 3 makes for "
+                       "heads of {}; {}",
+                       file_.name,
+                       head_dim_,
+                       kInstead)});
+    }
+    json_.key("rope_scaling").begin_object().key("rope_type").string("llama3");
+    json_.key("factor").number(scaling->factor);
+    json_.key("low_freq_factor").number(scaling->low);
+    json_.key("high_freq_factor").number(scaling->high);
+    json_.key("original_max_position_embeddings");
+    json_.integer(static_cast<std::int64_t>(scaling->original)).end_object();
+  }
+
+  void write_tokens() {
+    // Null: what a config.json without the key would mean is not what a file without it does.
+    constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
+    json_.key("bos_token_id");
+    fields_.has(kBos) ? json_.integer(fields_.integer(kBos)) : json_.null();
+    json_.key("eos_token_id").begin_array();
+    for (const std::string_view name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+      const std::string full = fmt::format("tokenizer.ggml.{}", name);
+      if (fields_.has(full)) {
+        json_.integer(fields_.integer(full));
+      }
+    }
+    json_.end_array();
+  }
+
+  const GgufFile& file_;
+  MetadataFields fields_;
+  JsonWriter json_{};
+  const KnownArchitecture* known_ = nullptr;
+  std::int64_t head_dim_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> config_json(const GgufFile& file) {
+  return ConfigWriter(file).write();
+}
+
+std::string generation_config_json(const GgufFile& file) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNames = {
+      std::pair{"temp", "temperature"},
+      std::pair{"top_p", "top_p"},
+      std::pair{"top_k", "top_k"},
+      std::pair{"min_p", "min_p"},
+      std::pair{"penalty_repeat", "repetition_penalty"}};
+  MetadataFields fields(file);
+  JsonWriter json;
+  json.begin_object();
+  for (const auto& [from, to] : kNames) {
+    const std::string decimal = fields.decimal(fmt::format("general.sampling.{}", from));
+    if (!decimal.empty()) {
+      json.key(to).json(decimal);
+    }
+  }
+  json.end_object();
+  return std::move(json).take();
+}
+
+Result<spec::ModelSpec> model_spec(const GgufFile& file) {
+  const Result<std::string> json = config_json(file);
+  if (!json) {
+    return json.error();
+  }
+  return spec::parse_model_config(*json, file.name + " (as config.json)");
+}
+
+Result<spec::GenerationDefaults> generation_defaults(const GgufFile& file, std::int64_t vocab) {
+  return spec::parse_generation_config(
+      generation_config_json(file), file.name + " (general.sampling)", vocab);
+}
+
+std::string directory_name(std::string_view tensor) {
+  return translated(tensor, kFileLayer, kDirectoryLayer, &NamePair::file, &NamePair::directory);
+}
+
+std::string tensor_name(std::string_view directory) {
+  return translated(directory, kDirectoryLayer, kFileLayer, &NamePair::directory, &NamePair::file);
+}
+
+std::int64_t interleaved_rows(const GgufFile& file, std::string_view tensor) {
+  const KnownArchitecture* known = find_architecture(file);
+  const std::string name = directory_name(tensor);
+  const bool interleaved = known != nullptr && known->interleaved &&
+                           (name.find(".self_attn.q_proj.") != std::string::npos ||
+                            name.find(".self_attn.k_proj.") != std::string::npos);
+  MetadataFields fields(file);
+  return interleaved ? read_head_dim(fields, known->name) : 0;
+}
+
+}  // namespace heddle::gguf

@@ -1,0 +1,273 @@
+#include "gguf/gguf_model.h"
+
+#include <cmath>
+#include <numbers>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/test_directory.h"
+#include "gguf/test_gguf.h"
+
+namespace heddle::gguf {
+namespace {
+
+using spec::Architecture;
+using spec::RopeKind;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class GgufModelTest : public testing::Test {
+ protected:
+  [[nodiscard]] GgufFile open(const TestGguf& file) const {
+    const std::filesystem::path path = directory_.path() / "m.gguf";
+    write_text(path, file.bytes());
+    return GgufFile::open(path, Keep::kAll).value();
+  }
+  [[nodiscard]] spec::ModelSpec spec_of(const TestGguf& file) const {
+    return model_spec(open(file)).value();
+  }
+  [[nodiscard]] std::string fault(const TestGguf& file) const {
+    const Result<spec::ModelSpec> model = model_spec(open(file));
+    return model ? "accepted" : model.error().message;
+  }
+  TempDirectory directory_{};
+};
+
+TEST_F(GgufModelTest, ReadsTheDimensions) {
+  const spec::ModelSpec model = spec_of(small_model().f32("llama.rope.freq_base", 500000.0F));
+  EXPECT_EQ(model.architecture, Architecture::kLlama);
+  EXPECT_EQ(model.hidden, 16);
+  EXPECT_EQ(model.heads, 4);
+  EXPECT_EQ(model.kv_heads, 2);
+  EXPECT_EQ(model.head_dim, 4);
+  EXPECT_EQ(model.layers, 2);
+  EXPECT_EQ(model.intermediate, 24);
+  EXPECT_EQ(model.max_position, 64);
+  EXPECT_EQ(model.vocab, 8);
+  EXPECT_EQ(model.rms_eps, 1e-5);
+  EXPECT_EQ(model.rope_theta, 500000.0);
+  EXPECT_TRUE(model.tied_embeddings);
+  EXPECT_FALSE(model.qkv_bias);
+  EXPECT_EQ(model.bos, -1);
+  EXPECT_TRUE(model.eos.empty());
+  EXPECT_FALSE(spec_of(small_model().zeros("output.weight", {16, 8})).tied_embeddings);
+}
+
+TEST_F(GgufModelTest, ReadsTheFamilies) {
+  const spec::ModelSpec qwen2 = spec_of(small_model("qwen2"));
+  EXPECT_EQ(qwen2.architecture, Architecture::kQwen2);
+  EXPECT_TRUE(qwen2.qkv_bias);
+  const spec::ModelSpec qwen3 = spec_of(small_model("qwen3")
+                                            .u32("qwen3.attention.key_length", 8)
+                                            .u32("qwen3.attention.value_length", 8));
+  EXPECT_EQ(qwen3.architecture, Architecture::kQwen3);
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_dim, 8);
+  const spec::ModelSpec mistral = spec_of(small_model().u32("llama.attention.sliding_window", 16));
+  EXPECT_EQ(mistral.architecture, Architecture::kMistral);
+  EXPECT_THAT(mistral.window, ElementsAre(16, 16));
+}
+
+TEST_F(GgufModelTest, FindsBiasesByTheirTensors) {
+  const spec::ModelSpec model =
+      spec_of(small_model().zeros("blk.0.attn_q.bias", {16}).zeros("blk.0.ffn_up.bias", {24}));
+  EXPECT_TRUE(model.qkv_bias);
+  EXPECT_TRUE(model.mlp_bias);
+}
+
+TEST_F(GgufModelTest, ReadsWhatBeginsAndEndsText) {
+  const spec::ModelSpec model = spec_of(small_model()
+                                            .u32("tokenizer.ggml.bos_token_id", 1)
+                                            .u32("tokenizer.ggml.eos_token_id", 2)
+                                            .u32("tokenizer.ggml.eot_token_id", 5));
+  EXPECT_EQ(model.bos, 1);
+  EXPECT_THAT(model.eos, ElementsAre(2, 5));
+}
+
+TEST_F(GgufModelTest, TakesArraysInWhichLayersAgree) {
+  TestGguf file = small_model();
+  file.numbers("llama.attention.value_length", ValueType::kI32, std::vector<std::int32_t>{4, 4});
+  EXPECT_EQ(fault(file), "accepted");
+  file = small_model();
+  file.numbers("llama.attention.value_length", ValueType::kI32, std::vector<std::int32_t>{4, 8});
+  EXPECT_THAT(fault(file),
+              HasSubstr("key \"llama.attention.value_length\" is an array of 2 i32; it "
+                        "must be an integer, or an array of equal ones"));
+}
+
+TEST_F(GgufModelTest, ReadsScaling) {
+  const spec::ModelSpec linear = spec_of(
+      small_model().text("llama.rope.scaling.type", "linear").f32("llama.rope.scaling.factor", 4));
+  EXPECT_EQ(linear.rope.kind, RopeKind::kLinear);
+  EXPECT_EQ(linear.max_position, 256);
+  const spec::ModelSpec old = spec_of(small_model().f32("llama.rope.scale_linear", 2));
+  EXPECT_EQ(old.rope.kind, RopeKind::kLinear);
+  EXPECT_EQ(old.rope.factor, 2);
+  const spec::ModelSpec yarn = spec_of(small_model("qwen2")
+                                           .text("qwen2.rope.scaling.type", "yarn")
+                                           .f32("qwen2.rope.scaling.factor", 8)
+                                           .f32("qwen2.rope.scaling.yarn_beta_fast", 16)
+                                           .u32("qwen2.rope.scaling.original_context_length", 32));
+  EXPECT_EQ(yarn.rope.kind, RopeKind::kYarn);
+  EXPECT_EQ(yarn.rope.factor, 8);
+  EXPECT_EQ(yarn.rope.beta_fast, 16);
+  EXPECT_EQ(yarn.rope.original_max_position, 32);
+  EXPECT_EQ(yarn.max_position, 256);
+  EXPECT_EQ(spec_of(small_model().text("llama.rope.scaling.type", "none")).rope.kind,
+            RopeKind::kDefault);
+  EXPECT_THAT(
+      fault(small_model().text("llama.rope.scaling.type", "longrope")),
+      HasSubstr("key \"llama.rope.scaling.type\" is \"longrope\"; built in are none, linear "
+                "and yarn; llama-server serves"));
+}
+
+/// The factors that convert_hf_to_gguf.py makes for heads of 64.
+std::string llama3_factors(double theta, double factor, double low, double high, double original) {
+  std::string data;
+  for (int i = 0; i < 32; ++i) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(theta, 2.0 * i / 64.0);
+    double divisor = 1;
+    if (wavelength > original / low) {
+      divisor = factor;
+    } else if (wavelength >= original / high) {
+      const double smooth = (original / wavelength - low) / (high - low);
+      divisor = 1 / ((1 - smooth) / factor + smooth);
+    }
+    data += raw(static_cast<float>(divisor));
+  }
+  return data;
+}
+
+TestGguf with_factors(const std::string& data) {
+  return small_model()
+      .u32("llama.attention.key_length", 64)
+      .u32("llama.attention.value_length", 64)
+      .f32("llama.rope.freq_base", 500000.0F)
+      .tensor({.name = "rope_freqs.weight", .sizes = {data.size() / 4}, .data = data});
+}
+
+TEST_F(GgufModelTest, ReadsTheScalingOfLlama3FromItsFactors) {
+  const spec::ModelSpec model = spec_of(with_factors(llama3_factors(500000, 32, 1, 4, 8192)));
+  EXPECT_EQ(model.rope.kind, RopeKind::kLlama3);
+  EXPECT_EQ(model.rope.factor, 32);
+  EXPECT_EQ(model.rope.low_freq_factor, 1);
+  EXPECT_EQ(model.rope.high_freq_factor, 4);
+  EXPECT_EQ(model.rope.original_max_position, 8192);
+}
+
+// Only ratios are in the factors: 2 and 6 of 4,096 are 1 and 3 of 2,048.
+TEST_F(GgufModelTest, FitsOtherScalingOfThatForm) {
+  const spec::ModelSpec model = spec_of(with_factors(llama3_factors(500000, 16, 2, 6, 4096)));
+  EXPECT_EQ(model.rope.factor, 16);
+  EXPECT_NEAR(model.rope.low_freq_factor, 1, 1e-9);
+  EXPECT_NEAR(model.rope.high_freq_factor, 3, 1e-3);
+  EXPECT_NEAR(static_cast<double>(model.rope.original_max_position), 2048, 2);
+}
+
+TEST_F(GgufModelTest, RefusesFactorsOfNoSuchForm) {
+  std::string odd;
+  for (int i = 0; i < 32; ++i) {
+    odd += raw(1.0F + static_cast<float>(i * i % 7));
+  }
+  const std::string zero(128, '\0');
+  for (const std::string& data : {odd, zero, std::string(64, '\0')}) {
+    EXPECT_THAT(
+        fault(with_factors(data)),
+        HasSubstr("tensor \"rope_freqs.weight\" is not what scaling of Llama 3 makes for heads "
+                  "of 64; llama-server serves"));
+  }
+  std::string ones;
+  for (int i = 0; i < 32; ++i) {
+    ones += raw(1.0F);
+  }
+  EXPECT_EQ(spec_of(with_factors(ones)).rope.kind, RopeKind::kDefault);
+}
+
+TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
+  EXPECT_THAT(
+      fault(small_model("gemma3")),
+      EndsWith("m.gguf: key \"general.architecture\" is \"gemma3\"; built in are llama, qwen2, "
+               "qwen3; llama-server serves such files: give the model `engine: llama-server`"));
+  EXPECT_THAT(fault(small_model().u32("llama.expert_count", 8)),
+              HasSubstr("key \"llama.expert_count\" is 8; only dense models are built in"));
+  EXPECT_THAT(fault(small_model().u32("llama.rope.dimension_count", 2)),
+              HasSubstr("key \"llama.rope.dimension_count\" is 2; only 4, rotating whole heads"));
+  EXPECT_THAT(fault(small_model().u32("llama.attention.value_length", 2)),
+              HasSubstr("only values as long as keys"));
+  EXPECT_THAT(fault(small_model().flag("llama.attention.causal", false)),
+              HasSubstr("only models that look back"));
+}
+
+TEST_F(GgufModelTest, NamesWhatIsMissing) {
+  EXPECT_THAT(fault(TestGguf()),
+              HasSubstr("key \"general.architecture\" is missing; built in are"));
+  TestGguf file;
+  file.text("general.architecture", "llama").zeros("token_embd.weight", {16, 8});
+  EXPECT_THAT(fault(file), EndsWith("m.gguf: key \"llama.embedding_length\" is missing"));
+  file = small_model();
+  file.text("llama.expert_count", "many");
+  EXPECT_THAT(fault(file),
+              HasSubstr("key \"llama.expert_count\" is \"many\"; it must be an integer"));
+}
+
+// The rules of config.json hold for what becomes one.
+TEST_F(GgufModelTest, IsHeldAgainstTheRulesOfDirectories) {
+  EXPECT_THAT(
+      fault(small_model()
+                .u32("llama.attention.key_length", 5)
+                .u32("llama.attention.value_length", 5)),
+      HasSubstr("m.gguf (as config.json): head_dim is 5; heads of 5 cannot rotate in pairs"));
+  EXPECT_THAT(
+      fault(small_model().u32("tokenizer.ggml.eos_token_id", 8)),
+      HasSubstr("m.gguf (as config.json): eos_token_id is 8; token ids are integers from 0"));
+}
+
+TEST_F(GgufModelTest, ReadsWhatItsAuthorsSuggest) {
+  const GgufFile file =
+      open(small_model()
+               .f32("general.sampling.temp", 0.6F)
+               .f32("general.sampling.top_p", 0.95F)
+               .key("general.sampling.top_k", ValueType::kI32, raw(std::int32_t{20})));
+  const spec::GenerationDefaults defaults = generation_defaults(file, 8).value();
+  EXPECT_EQ(defaults.numbers[&spec::SamplingParams::temperature], 0.6);
+  EXPECT_EQ(defaults.numbers[&spec::SamplingParams::top_p], 0.95);
+  EXPECT_EQ(defaults.top_k, 20);
+  EXPECT_EQ(generation_config_json(open(small_model())), "{}");
+}
+
+TEST(TensorNames, GoBothWays) {
+  for (const auto& [file, directory] : std::vector<std::pair<std::string, std::string>>{
+           {"token_embd.weight", "model.embed_tokens.weight"},
+           {"output_norm.weight", "model.norm.weight"},
+           {"output.weight", "lm_head.weight"},
+           {"blk.11.attn_q.bias", "model.layers.11.self_attn.q_proj.bias"},
+           {"blk.0.attn_q_norm.weight", "model.layers.0.self_attn.q_norm.weight"},
+           {"blk.3.ffn_norm.weight", "model.layers.3.post_attention_layernorm.weight"},
+           {"blk.3.ffn_down.weight", "model.layers.3.mlp.down_proj.weight"}}) {
+    EXPECT_EQ(directory_name(file), directory);
+    EXPECT_EQ(tensor_name(directory), file);
+  }
+  for (const char* unknown : {"blk.x.attn_q.weight",
+                              "blk.1.other.weight",
+                              "blk.",
+                              "rope_freqs.weight",
+                              "",
+                              "output",
+                              "blk.2"}) {
+    EXPECT_EQ(directory_name(unknown), unknown);
+  }
+}
+
+TEST_F(GgufModelTest, OnlyLlamaHasInterleavedRows) {
+  const GgufFile llama = open(small_model());
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_q.weight"), 4);
+  EXPECT_EQ(interleaved_rows(llama, "blk.1.attn_k.bias"), 4);
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_v.weight"), 0);
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_q_norm.weight"), 0);
+  EXPECT_EQ(interleaved_rows(open(small_model("qwen2")), "blk.0.attn_q.weight"), 0);
+}
+
+}  // namespace
+}  // namespace heddle::gguf

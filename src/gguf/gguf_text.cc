@@ -1,0 +1,372 @@
+#include "gguf/gguf_text.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gguf/gguf_model.h"
+#include "gguf/metadata_fields.h"
+#include "gguf/pre_tokenizers.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gguf {
+namespace {
+
+using spec::JsonWriter;
+
+constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
+constexpr std::string_view kTokenInstead =
+    "llama-server serves such files: give the model `engine: llama-server`";
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, a space to SentencePiece.
+
+/// `tokenizer.ggml.token_type`.
+enum class TokenType : std::uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4 };
+
+bool is(std::int64_t type, TokenType wanted) {
+  return type == static_cast<std::int64_t>(wanted);
+}
+
+/// Characters of UTF-8.
+std::size_t characters(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+/// The pairs of ordinary tokens that make a token, in the order in which they are to be joined.
+class Merges {
+ public:
+  Merges(const std::vector<std::string>& tokens,
+         const std::vector<std::int64_t>& types,
+         const std::vector<double>& scores) {
+    std::unordered_map<std::string_view, std::size_t> ids;
+    for (std::size_t id = 0; id < tokens.size(); ++id) {
+      if (is(types[id], TokenType::kNormal)) {
+        ids.emplace(tokens[id], id);
+      }
+    }
+    for (std::size_t id = 0; id < tokens.size(); ++id) {
+      if (is(types[id], TokenType::kNormal)) {
+        add(tokens[id], scores[id], id, ids);
+      }
+    }
+    std::ranges::sort(pairs_, [](const Pair& a, const Pair& b) { return before(a, b); });
+  }
+
+  void write(JsonWriter& json) const {
+    json.key("merges").begin_array();
+    for (const Pair& pair : pairs_) {
+      json.begin_array().string(pair.left).string(pair.right).end_array();
+    }
+    json.end_array();
+  }
+
+ private:
+  struct Pair {
+    std::string_view left;
+    std::string_view right;
+    double score = 0;                             ///< Of the token that they make,
+    std::size_t made = 0;                         ///< and its id.
+    std::pair<std::size_t, std::size_t> parts{};  ///< Ids.
+  };
+
+  /// Best scores first. Where those are equal: the longer left part, the longer right part, and
+  /// what comes first in the vocabulary.
+  static bool before(const Pair& a, const Pair& b) {
+    const auto rank = [](const Pair& pair) {
+      return std::tuple(-pair.score,
+                        -static_cast<std::ptrdiff_t>(characters(pair.left)),
+                        -static_cast<std::ptrdiff_t>(characters(pair.right)),
+                        pair.made,
+                        pair.parts);
+    };
+    return rank(a) < rank(b);
+  }
+
+  void add(std::string_view token,
+           double score,
+           std::size_t made,
+           const std::unordered_map<std::string_view, std::size_t>& ids) {
+    for (std::size_t cut = 1; cut < token.size(); ++cut) {
+      const auto left = ids.find(token.substr(0, cut));
+      const auto right = left == ids.end() ? left : ids.find(token.substr(cut));
+      if (right != ids.end()) {
+        pairs_.push_back({.left = left->first,
+                          .right = right->first,
+                          .score = score,
+                          .made = made,
+                          .parts = {left->second, right->second}});
+      }
+    }
+  }
+
+  std::vector<Pair> pairs_{};
+};
+
+/// Writes tokenizer.json and tokenizer_config.json.
+class TokenizerWriter {
+ public:
+  explicit TokenizerWriter(const GgufFile& file) : file_(file), fields_(file) {}
+
+  Result<TextFiles> write() && {
+    read_tokens();
+    const std::string kind = fields_.text("tokenizer.ggml.model");
+    TextFiles files;
+    if (fields_.ok() && kind == "gpt2") {
+      files["tokenizer.json"] = byte_level();
+    } else if (fields_.ok() && kind == "llama") {
+      files["tokenizer.json"] = with_fallback();
+    } else {
+      fields_.reject("tokenizer.ggml.model",
+                     fmt::format("built in are gpt2 and llama; {}", kTokenInstead),
+                     Code::kInvalidArgument);
+    }
+    files["tokenizer_config.json"] = config();
+    return fields_.ok() ? Result<TextFiles>(std::move(files)) : fields_.status().error();
+  }
+
+ private:
+  void read_tokens() {
+    const Array* tokens = fields_.texts(kTokens);
+    if (tokens == nullptr || tokens->count == 0) {
+      return fields_.reject(kTokens, "it must be an array of strings");
+    }
+    tokens_ = &tokens->texts;
+    const Tensor* embeddings = file_.tensor("token_embd.weight");
+    if (embeddings != nullptr && std::cmp_greater(tokens->count, embeddings->shape.front())) {
+      return fields_.reject(
+          kTokens, fmt::format("but \"token_embd.weight\" has {} rows", embeddings->shape.front()));
+    }
+    types_.assign(tokens->count, static_cast<std::int64_t>(TokenType::kNormal));
+    if (const Array* types = fields_.integers("tokenizer.ggml.token_type"); types != nullptr) {
+      if (types->count != tokens->count) {
+        return fields_.reject("tokenizer.ggml.token_type",
+                              fmt::format("there are {} tokens", tokens->count));
+      }
+      types_ = types->integers;
+    }
+    check_tokens();
+  }
+
+  /// Each token is UTF-8, so that it is itself in JSON, and no two are the same.
+  void check_tokens() {
+    std::unordered_map<std::string_view, std::size_t> ids;
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      const std::string& token = (*tokens_)[id];
+      JsonWriter json;
+      json.string(token);
+      if (json.text().find(kReplacement) != std::string::npos &&
+          token.find(kReplacement) == std::string::npos) {
+        return fields_.reject(kTokens, fmt::format("token {} is not UTF-8", id));
+      }
+      const auto [other, fresh] = ids.emplace(token, id);
+      if (!fresh) {
+        return fields_.reject(kTokens,
+                              fmt::format("tokens {} and {} are the same", other->second, id));
+      }
+    }
+  }
+
+  void write_added() {
+    json_.key("added_tokens").begin_array();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      const bool special =
+          is(types_[id], TokenType::kControl) || is(types_[id], TokenType::kUnknown);
+      if (!special && !is(types_[id], TokenType::kUser)) {
+        continue;
+      }
+      json_.begin_object().key("id").integer(id).key("content").string((*tokens_)[id]);
+      for (const std::string_view flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
+        json_.key(flag).boolean(false);
+      }
+      json_.key("special").boolean(special).end_object();
+    }
+    json_.end_array();
+  }
+
+  void write_vocabulary() {
+    json_.key("vocab").begin_object();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      json_.key((*tokens_)[id]).integer(id);
+    }
+    json_.end_object();
+  }
+
+  void begin() {
+    json_.begin_object().key("version").string("1.0");
+    json_.key("truncation").null().key("padding").null().key("post_processor").null();
+    write_added();
+  }
+
+  /// A BPE model but for its merges.
+  void begin_model(std::optional<std::string> unknown, bool fallback, bool whole_tokens) {
+    json_.key("model").begin_object().key("type").string("BPE").key("dropout").null();
+    json_.key("unk_token");
+    unknown ? json_.string(*unknown) : json_.null();
+    json_.key("continuing_subword_prefix").null().key("end_of_word_suffix").null();
+    json_.key("fuse_unk").boolean(fallback).key("byte_fallback").boolean(fallback);
+    json_.key("ignore_merges").boolean(whole_tokens);
+    write_vocabulary();
+  }
+
+  std::string byte_level() {
+    constexpr std::string_view kPre = "tokenizer.ggml.pre";
+    const std::string named = fields_.text(kPre);
+    const PreTokenizer* cuts = find_pre_tokenizer(named.empty() ? "default" : named);
+    const Array* merges = fields_.texts("tokenizer.ggml.merges");
+    if (cuts == nullptr) {
+      fields_.reject(kPre,
+                     fmt::format("known are {}; {}", known_pre_tokenizers(), kTokenInstead),
+                     Code::kInvalidArgument);
+    }
+    if (merges == nullptr) {
+      fields_.reject("tokenizer.ggml.merges", "it must be an array of strings");
+    }
+    if (!fields_.ok()) {
+      return "";
+    }
+    begins_ = cuts->begins;
+    begin();
+    json_.key("normalizer");
+    cuts->composes ? json_.json(R"({"type":"NFC"})") : json_.null();
+    json_.key("pre_tokenizer").json(pre_tokenizer_json(*cuts));
+    json_.key("decoder").json(
+        R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false})");
+    begin_model(std::nullopt, false, cuts->whole_tokens);
+    json_.key("merges").begin_array();
+    for (const std::string& merge : merges->texts) {
+      const auto space = merge.find(' ', 1);
+      if (space == std::string::npos) {
+        fields_.reject("tokenizer.ggml.merges",
+                       fmt::format("\"{}\" is no pair of tokens", merge.substr(0, 64)));
+        return "";
+      }
+      json_.begin_array().string(merge.substr(0, space)).string(merge.substr(space + 1));
+      json_.end_array();
+    }
+    json_.end_array().end_object().end_object();
+    return std::move(json_).take();
+  }
+
+  std::string with_fallback() {
+    const Array* scores = fields_.numbers("tokenizer.ggml.scores");
+    if (scores == nullptr || scores->count != tokens_->size()) {
+      fields_.reject("tokenizer.ggml.scores",
+                     fmt::format("it must be an array of {} numbers", tokens_->size()));
+      return "";
+    }
+    begins_ = true;
+    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", true);
+    const std::string space = fmt::format(R"({{"type":"Prepend","prepend":"{}"}},)", kSpace);
+    begin();
+    json_.key("normalizer")
+        .json(fmt::format(R"({{"type":"Sequence","normalizers":[{}{{"type":"Replace",)"
+                          R"("pattern":{{"String":" "}},"content":"{}"}}]}})",
+                          prefix ? space : "",
+                          kSpace));
+    json_.key("pre_tokenizer").null();
+    json_.key("decoder").json(fmt::format(
+        R"({{"type":"Sequence","decoders":[{{"type":"Replace","pattern":{{"String":"{}"}},)"
+        R"("content":" "}},{{"type":"ByteFallback"}},{{"type":"Fuse"}}{}]}})",
+        kSpace,
+        prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : ""));
+    begin_model(token_of("unknown_token_id"), true, false);
+    Merges(*tokens_, types_, scores->numbers).write(json_);
+    json_.end_object().end_object();
+    return std::move(json_).take();
+  }
+
+  /// The token that a key names.
+  std::optional<std::string> token_of(std::string_view name) {
+    const std::string key = fmt::format("tokenizer.ggml.{}", name);
+    if (tokens_ == nullptr || !fields_.has(key)) {
+      return std::nullopt;
+    }
+    const std::int64_t id = fields_.integer(key);
+    if (id < 0 || std::cmp_greater_equal(id, tokens_->size())) {
+      fields_.reject(key, fmt::format("tokens are 0 to {}", tokens_->size() - 1));
+      return std::nullopt;
+    }
+    return (*tokens_)[static_cast<std::size_t>(id)];
+  }
+
+  std::string config() {
+    JsonWriter json;
+    json.begin_object();
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames = {
+        std::pair{"bos_token", "bos_token_id"},
+        std::pair{"eos_token", "eos_token_id"},
+        std::pair{"unk_token", "unknown_token_id"},
+        std::pair{"pad_token", "padding_token_id"}};
+    for (const auto& [name, key] : kNames) {
+      if (const std::optional<std::string> token = token_of(key)) {
+        json.key(name).string(*token);
+      }
+    }
+    json.key("add_bos_token").boolean(fields_.boolean("tokenizer.ggml.add_bos_token", begins_));
+    json.key("add_eos_token").boolean(fields_.boolean("tokenizer.ggml.add_eos_token", false));
+    write_templates(json);
+    json.end_object();
+    return std::move(json).take();
+  }
+
+  void write_templates(JsonWriter& json) {
+    constexpr std::string_view kTemplate = "tokenizer.chat_template";
+    if (!fields_.has(kTemplate)) {
+      return;
+    }
+    json.key("chat_template").begin_array();
+    const auto write = [&](std::string_view name, const std::string& key) {
+      json.begin_object().key("name").string(name).key("template").string(fields_.text(key));
+      json.end_object();
+    };
+    write("default", std::string(kTemplate));
+    if (const Array* names = fields_.texts("tokenizer.chat_templates"); names != nullptr) {
+      for (const std::string& name : names->texts) {
+        const std::string key = fmt::format("{}.{}", kTemplate, name);
+        if (fields_.has(key)) {
+          write(name, key);
+        }
+      }
+    }
+    json.end_array();
+  }
+
+  const GgufFile& file_;
+  MetadataFields fields_;
+  JsonWriter json_{};
+  const std::vector<std::string>* tokens_ = nullptr;
+  std::vector<std::int64_t> types_{};
+  bool begins_ = false;  ///< Text begins with bos where the file does not say.
+};
+
+}  // namespace
+
+Result<TextFiles> tokenizer_files(const GgufFile& file) {
+  return TokenizerWriter(file).write();
+}
+
+Result<TextFiles> text_files(const std::filesystem::path& path) {
+  const Result<GgufFile> file = GgufFile::open(path, Keep::kAll);
+  if (!file) {
+    return file.error();
+  }
+  Result<std::string> config = config_json(*file);
+  if (!config) {
+    return config.error();
+  }
+  Result<TextFiles> files = tokenizer_files(*file);
+  if (files) {
+    (*files)["config.json"] = std::move(*config);
+    (*files)["generation_config.json"] = generation_config_json(*file);
+  }
+  return files;
+}
+
+}  // namespace heddle::gguf

@@ -1,0 +1,281 @@
+// GGUF files against the model directories that they were made of.
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/test_places.h"
+#include "spec/shard.h"
+#include "store/checkpoint.h"
+#include "store/digest.h"
+#include "store/image_layout.h"
+#include "store/image_loader.h"
+#include "store/inspect.h"
+#include "store/inspect_render.h"
+#include "store/quantise.h"
+#include "store/test_files.h"
+#include "store/test_gguf_model.h"
+
+namespace heddle::store {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// The image as contiguous bytes, from pages so small that rows cross their ends.
+std::string image_of(const TensorSet& tensors, const ImageLayout& layout) {
+  constexpr std::size_t kPage = 192;
+  const auto count = static_cast<std::size_t>(pages_for(layout.bytes, kPage));
+  std::string bytes(count * kPage, '?');
+  std::vector<std::byte*> pages;
+  for (std::size_t i = 0; i < count; ++i) {
+    pages.push_back(reinterpret_cast<std::byte*>(bytes.data()) + i * kPage);
+  }
+  EXPECT_TRUE(load_image(tensors, layout, {.pages = pages, .page_bytes = kPage}));
+  bytes.resize(layout.bytes);
+  return bytes;
+}
+
+class GgufGoldenTest : public testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] Checkpoint directory() const {
+    return Checkpoint::open(places::source(std::string("tests/golden/") + GetParam())).value();
+  }
+  [[nodiscard]] std::filesystem::path written(const Checkpoint& checkpoint) const {
+    write_text(path_.path() / "m.gguf",
+               as_gguf(checkpoint.config.model, checkpoint.tensors).bytes());
+    return path_.path() / "m.gguf";
+  }
+  TempDirectory path_{};
+};
+
+TEST_P(GgufGoldenTest, IsTheSameModelAsItsDirectory) {
+  const Checkpoint wanted = directory();
+  const Checkpoint found = Checkpoint::open(written(wanted)).value();
+  EXPECT_THAT(found.unused, ElementsAre());
+  const spec::ModelSpec& a = wanted.config.model;
+  const spec::ModelSpec& b = found.config.model;
+  EXPECT_EQ(b.architecture, a.architecture);
+  EXPECT_EQ(b.head_dim, a.head_dim);
+  EXPECT_EQ(b.tied_embeddings, a.tied_embeddings);
+  EXPECT_EQ(b.qkv_bias, a.qkv_bias);
+  EXPECT_EQ(b.mlp_bias, a.mlp_bias);
+  EXPECT_EQ(b.rope.kind, a.rope.kind);
+  EXPECT_EQ(b.rms_eps, a.rms_eps);
+  EXPECT_EQ(b.rope_theta, a.rope_theta);
+  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
+    const ImageLayout layout = plan_image(a, dtype);
+    EXPECT_EQ(image_of(found.tensors, layout), image_of(wanted.tensors, layout))
+        << spec::dtype_name(dtype);
+  }
+}
+
+class GgufShardTest : public GgufGoldenTest {};
+
+TEST_P(GgufShardTest, HasTheSameShards) {
+  const Checkpoint wanted = directory();
+  const Checkpoint found = Checkpoint::open(written(wanted)).value();
+  const spec::ModelSpec& model = wanted.config.model;
+  for (const std::int64_t rank : {0, 1}) {
+    const ImageLayout layout =
+        plan_image(spec::shard_of(model, {.rank = rank, .ranks = 2}), spec::DType::kI8);
+    EXPECT_EQ(image_of(found.tensors, layout), image_of(wanted.tensors, layout)) << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         GgufGoldenTest,
+                         testing::Values("llama-mha-f32",
+                                         "llama-gqa-sharded",
+                                         "llama-mqa-tied-f16",
+                                         "llama-head-dim-64",
+                                         "llama-bias-eps",
+                                         "llama-rope-llama3-old",
+                                         "qwen2-tied",
+                                         "qwen3-tied"));
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         GgufShardTest,
+                         testing::Values("llama-mha-f32", "llama-bias-eps", "qwen2-tied"));
+
+/// A model of blocks: every matrix of random Q4_0 or Q6_K, with scales that are numbers.
+class GgufBlocksTest : public testing::Test {
+ protected:
+  GgufBlocksTest() {
+    model_.hidden = 256;
+    model_.layers = 1;
+    model_.heads = 4;
+    model_.kv_heads = 2;
+    model_.head_dim = 64;
+    model_.intermediate = 512;
+    model_.vocab = 20;
+    model_.max_position = 64;
+    model_.tied_embeddings = true;
+    model_.window = {0};
+  }
+
+  /// Random blocks; `half` is where the float16 scale is.
+  std::string blocks(std::uint64_t count, std::size_t bytes, std::size_t half) {
+    std::string data;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      std::string block;
+      while (block.size() < bytes) {
+        block += static_cast<char>(rng_.next());
+      }
+      const auto scale = static_cast<std::uint16_t>(0x2000U + rng_.below(0x800));
+      std::memcpy(block.data() + half, &scale, sizeof(scale));
+      data += block;
+    }
+    return data;
+  }
+
+  std::filesystem::path write(gguf::BlockType type = gguf::BlockType::kQ6K) {
+    gguf::TestGguf file = gguf_metadata(model_);
+    for (const ImageTensor& image : plan_image(model_, spec::DType::kBf16).tensors) {
+      for (const ImageSource& source : image.sources) {
+        gguf::TestGguf::Info info{.name = gguf::tensor_name(source.name)};
+        const auto rows = static_cast<std::uint64_t>(source.rows);
+        const auto columns = static_cast<std::uint64_t>(image.columns);
+        if (columns == 1) {
+          info.sizes = {rows};
+          for (std::uint64_t i = 0; i < rows; ++i) {
+            info.data += gguf::raw(static_cast<float>(rng_.below(100)) / 64.0F);
+          }
+        } else if (source.name.find("mlp") != std::string::npos) {
+          info.sizes = {columns, rows};
+          info.type = static_cast<std::uint32_t>(gguf::BlockType::kQ40);
+          info.data = blocks(rows * columns / 32, 18, 0);
+        } else {
+          const gguf::BlockShape shape = gguf::block_shape(type);
+          info.sizes = {columns, rows};
+          info.type = static_cast<std::uint32_t>(type);
+          info.data = blocks(rows * columns / shape.elements, shape.bytes, shape.bytes - 2);
+        }
+        file.tensor(std::move(info));
+      }
+    }
+    write_text(path_.path() / "m.gguf", file.bytes());
+    return path_.path() / "m.gguf";
+  }
+
+  /// Rows of a source as the image is to have them, decoded without any care for speed.
+  static std::vector<float> rows_of(const TensorSet& tensors, const ImageSource& source) {
+    const TensorSet::Entry& entry = *tensors.find(source.name);
+    std::vector<std::byte> stored(entry.tensor.bytes);
+    EXPECT_TRUE(tensors.file_of(entry).read(entry.tensor.offset, stored));
+    const auto columns = static_cast<std::size_t>(source.stored_columns);
+    std::vector<float> all(static_cast<std::size_t>(source.stored_rows) * columns);
+    gguf::decode(block_type_of(entry.tensor.type).value(), stored.data(), all.data(), all.size());
+    if (entry.interleaved == 0) {
+      return all;
+    }
+    std::vector<float> turned(all.size());
+    const auto head = static_cast<std::size_t>(entry.interleaved);
+    for (std::size_t row = 0; row < all.size() / columns; ++row) {
+      const std::size_t within = row % head;
+      const std::size_t to = row - within + within / 2 + (within % 2) * (head / 2);
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(row * columns),
+                  columns,
+                  turned.begin() + static_cast<std::ptrdiff_t>(to * columns));
+    }
+    return turned;
+  }
+
+  Rng rng_{20261127};
+  spec::ModelSpec model_{};
+  TempDirectory path_{};
+};
+
+TEST_F(GgufBlocksTest, AreDecodedIntoTheImage) {
+  const Checkpoint checkpoint = Checkpoint::open(write()).value();
+  for (const std::int64_t ranks : {1, 2}) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const spec::ModelSpec part =
+          ranks == 1 ? checkpoint.config.model
+                     : spec::shard_of(checkpoint.config.model, {.rank = rank, .ranks = ranks});
+      const ImageLayout layout = plan_image(part, spec::DType::kF32);
+      const std::string image = image_of(checkpoint.tensors, layout);
+      for (const ImageTensor& tensor : layout.tensors) {
+        for (const ImageSource& source : tensor.sources) {
+          const std::vector<float> rows = rows_of(checkpoint.tensors, source);
+          for (std::int64_t row = 0; row < source.rows; ++row) {
+            for (std::int64_t column = 0; column < tensor.columns; ++column) {
+              float found = 0;
+              std::memcpy(
+                  &found,
+                  image.data() + tensor.offset +
+                      static_cast<std::size_t>((source.row + row) * tensor.columns + column) *
+                          sizeof(float),
+                  sizeof(found));
+              const auto at = static_cast<std::size_t>(
+                  (source.first_row + row) * source.stored_columns + source.first_column + column);
+              ASSERT_EQ(found, rows[at]) << source.name << " row " << row << " column " << column;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GgufBlocksTest, AreRoundedToInt8ByRow) {
+  const Checkpoint checkpoint = Checkpoint::open(write()).value();
+  const ImageLayout layout = plan_image(checkpoint.config.model, spec::DType::kI8);
+  const std::string image = image_of(checkpoint.tensors, layout);
+  for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
+    const ImageTensor& tensor = layout.tensors[i];
+    if (tensor.role != Role::kQkv) {
+      continue;
+    }
+    const std::vector<float> rows = rows_of(checkpoint.tensors, tensor.sources.front());
+    std::vector<std::int8_t> wanted(256);
+    const float scale = quantise_row(std::span(rows).subspan(256, 256), wanted);
+    EXPECT_EQ(std::memcmp(image.data() + tensor.offset + 256, wanted.data(), 256), 0);
+    float found = 0;
+    std::memcpy(&found, image.data() + layout.tensors[i + 1].offset + sizeof(float), sizeof(found));
+    EXPECT_EQ(found, scale);
+  }
+}
+
+TEST_F(GgufBlocksTest, OfATypeThatIsNotDecodedAreRefused) {
+  const Result<Checkpoint> opened = Checkpoint::open(write(gguf::BlockType::kIq4Xs));
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, HasSubstr("tensor \"token_embd.weight\" in "));
+  EXPECT_THAT(opened.error().message,
+              HasSubstr("m.gguf is IQ4_XS [20, 256]; weights must be one of F32, F16, BF16, Q8_0, "
+                        "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, another engine may serve this "
+                        "model: configure it with `engine: llama-server`"));
+}
+
+TEST_F(GgufBlocksTest, TensorsAreCalledAsTheFileHasThem) {
+  gguf::TestGguf file = gguf_metadata(model_);
+  file.zeros("token_embd.weight", {256, 20});
+  write_text(path_.path() / "m.gguf", file.bytes());
+  EXPECT_THAT(Checkpoint::open(path_.path() / "m.gguf").error().message,
+              HasSubstr("tensor \"blk.0.attn_norm.weight\" [256] is missing from "));
+  EXPECT_THAT(Checkpoint::open(path_.path() / "m.gguf").error().message,
+              HasSubstr("but its metadata (1 layers, tie_word_embeddings true) needs it"));
+}
+
+TEST_F(GgufBlocksTest, ADigestIsOfTheHeader) {
+  const std::filesystem::path path = write();
+  const std::string before = digest(path).value();
+  std::filesystem::rename(path, path_.path() / "other.gguf");
+  EXPECT_EQ(digest(path_.path() / "other.gguf").value(), before);
+  model_.rope_theta = 20000;
+  EXPECT_NE(digest(write()).value(), before);
+}
+
+TEST_F(GgufBlocksTest, AreInspected) {
+  const std::string text = render_text(inspect(write()).value());
+  EXPECT_THAT(text, HasSubstr("format        GGUF 3"));
+  EXPECT_THAT(text, HasSubstr("architecture  LlamaForCausalLM"));
+  EXPECT_THAT(text, HasSubstr("3 Q4_0 ("));
+  EXPECT_THAT(text, HasSubstr("5 Q6_K ("));
+  EXPECT_THAT(text, HasSubstr("tokenizer     ?, 0 tokens, no chat template"));
+  EXPECT_THAT(text, HasSubstr("key \"tokenizer.ggml.tokens\" is missing"));
+}
+
+}  // namespace
+}  // namespace heddle::store

@@ -1,0 +1,171 @@
+"""Models in GGUF files, which heddle decodes itself."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import cluster
+import pytest
+import server as heddle
+
+sys.path.insert(0, str(heddle.ROOT / "tests/engines"))
+import gguf  # noqa: E402: tests/engines/gguf.py
+
+GOLDEN = json.loads((heddle.ROOT / "tests/golden/gguf/smollm2.json").read_text())
+SMOLLM2 = pathlib.Path(os.environ.get("HEDDLE_SMOLLM2", heddle.ROOT / "build/smollm2" / GOLDEN["file"]))
+needs_smollm2 = pytest.mark.skipif(
+    not SMOLLM2.exists(), reason=f"there is no {SMOLLM2}: SmolLM2 was not tested (./dev setup fetches it)"
+)
+
+
+def run(*args):
+    return subprocess.run([heddle.BINARY, *args], capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Demo models as GGUF files: {name: path}."""
+    folder = tmp_path_factory.mktemp("gguf")
+    made = {}
+    kinds = {"adder": gguf.F32, "morse": gguf.BF16, "sorter": gguf.Q8_0}
+    for name, matrices in kinds.items():
+        made[name] = folder / f"{name}.gguf"
+        gguf.write(heddle.MODELS / name, made[name], matrices)
+    return made
+
+
+@pytest.fixture(scope="module")
+def demo(files):
+    rows = [f"  {name}-gguf: {{path: {path}}}\n" for name, path in files.items()]
+    with heddle.Server(heddle.config(models=[*files, *rows])) as running:
+        yield running
+
+
+def answer_to_tokens(server, model, prompt):
+    """What it says to a prompt in the tokens of the directory, which cuts text in a way of its own."""
+    asked = {"model": model, "messages": [{"role": "user", "content": prompt}]}
+    tokens = server.call("/tokenize", asked)[2]["tokens"]
+    answers = []
+    for name in (model, f"{model}-gguf"):
+        body = {"model": name, "prompt": tokens, "temperature": 0, "max_tokens": 64}
+        status, _, answer = server.call("/v1/completions", body)
+        assert status == 200, answer
+        answers.append(answer["choices"][0]["text"])
+    return answers
+
+
+# A Llama in float32, a Mistral with a window in bfloat16.
+@pytest.mark.parametrize("name", ["adder", "morse"])
+def test_a_file_of_the_same_numbers_answers_as_its_directory(demo, name):
+    for prompt, _ in heddle.eval_set(name, 8):
+        wanted, found = answer_to_tokens(demo, name, prompt)
+        assert found == wanted
+
+
+# A Qwen3.
+def test_a_file_of_8_bit_blocks_knows_its_trade(demo):
+    cases = heddle.eval_set("sorter", 20)
+    right = sum(answer_to_tokens(demo, "sorter", prompt)[1] == answer for prompt, answer in cases)
+    assert right >= 18, f"{right} of {len(cases)}"
+
+
+def test_a_file_has_its_own_tokenizer_and_template(demo):
+    for prompt, answer in heddle.eval_set("adder", 4):
+        assert demo.chat("adder-gguf", prompt) == demo.chat("adder", prompt)
+
+
+def test_a_file_may_be_asked_for_a_shape(demo):
+    _, _, answer = demo.call(
+        "/v1/chat/completions",
+        {
+            "model": "adder-gguf",
+            "messages": [{"role": "user", "content": "1+1="}],
+            "structured_outputs": {"regex": "[0-9]{3}"},
+        },
+    )
+    assert len(answer["choices"][0]["message"]["content"]) == 3
+
+
+def test_inspect_and_config_check_know_files(files, tmp_path):
+    done = run("inspect", files["sorter"])
+    assert done.returncode == 0, done.stderr
+    for part in ("format        GGUF 3", "Q8_0 (", "Qwen3ForCausalLM", "tokenizer     gpt2 (qwen2), ", "chat template"):
+        assert part in done.stdout
+    assert json.loads(run("inspect", "--json", files["sorter"]).stdout)["format"] == "GGUF 3"
+    config = tmp_path / "heddle.yaml"
+    config.write_text(heddle.config(models=[f"  x: {{path: {files['adder']}}}\n"]))
+    done = run("config", "check", config)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_not_built_in_is_named(files, tmp_path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(files["adder"].read_bytes().replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0gemma", 1))
+    done = run("inspect", bad)
+    assert done.returncode == 1
+    assert 'key "general.architecture" is "gemma"; built in are llama, qwen2, qwen3' in done.stderr
+    with heddle.Server(heddle.config(models=["adder", f"  bad: {{path: {bad}}}\n"])) as server:
+        status, _, answer = server.call("/v1/chat/completions", {"model": "bad", "messages": [{"role": "user", "content": "x"}]})
+        assert status != 200
+        assert "engine: llama-server" in server.log() + json.dumps(answer)
+        assert server.chat("adder", "1+1=")
+
+
+# The gateway has no files: a host sends it the texts that the file stands for.
+def test_a_host_of_a_cluster_sends_what_its_file_says(files):
+    rows = ["adder", f"  adder-gguf: {{path: {files['adder']}}}\n"]
+    with cluster.Cluster(hosts=1, models=rows) as running:
+        (gateway,) = running.gateways
+        deadline = time.monotonic() + 60
+        while len(gateway.call("/v1/models")[2]["data"]) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for prompt, _ in heddle.eval_set("adder", 4):
+            assert gateway.chat("adder-gguf", prompt) == gateway.chat("adder", prompt)
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    text = (
+        "listen: 127.0.0.1:0\nhost: {memory: 600MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 900MiB}]\n"
+        f"models:\n  smollm2: {{path: {SMOLLM2}, dtype: float32}}\n"
+    )
+    with heddle.Server(text) as running:
+        yield running
+
+
+@needs_smollm2
+@pytest.mark.parametrize("case", GOLDEN["answers"], ids=lambda case: case["prompt"][:24])
+def test_smollm2_answers_as_the_reference(smollm2, case):
+    body = {
+        "model": "smollm2",
+        "prompt": case["tokens"],
+        "temperature": 0,
+        "max_tokens": len(case["answer"]),
+        "ignore_eos": True,
+        "logprobs": 1,
+    }
+    status, _, answer = smollm2.call("/v1/completions", body)
+    assert status == 200, answer
+    assert answer["choices"][0]["text"] == case["text"]
+    assert answer["usage"]["completion_tokens"] == len(case["answer"])
+    texts = [smollm2.call("/detokenize", {"model": "smollm2", "tokens": [token]})[2]["prompt"] for token in case["answer"]]
+    assert answer["choices"][0]["logprobs"]["tokens"] == texts
+
+
+@needs_smollm2
+@pytest.mark.parametrize("case", GOLDEN["texts"] + GOLDEN["answers"], ids=lambda case: repr(case.get("text"))[:24])
+def test_smollm2_reads_texts_as_the_library(smollm2, case):
+    text = case["prompt"] if "prompt" in case else case["text"]
+    body = {"model": "smollm2", "prompt": text, "add_special_tokens": False}
+    status, _, answer = smollm2.call("/tokenize", body)
+    assert status == 200, answer
+    assert answer["tokens"] == case["tokens"]
+
+
+@needs_smollm2
+def test_smollm2_talks(smollm2):
+    assert smollm2.chat("smollm2", "What is the capital of France?", max_tokens=20) == "The capital of France is Paris."
