@@ -79,8 +79,9 @@ Result<Replay> load_replay(const ReplayOptions& options) {
                  static_cast<long long>(summary->rows));
   }
   Replay replay{.cluster = std::move(cluster).value(), .summary = std::move(summary).value()};
+  replay.most_asked_first = most_asked_first(replay.summary);
   if (options.initial == "warm") {
-    replay.in_host_memory = most_asked_first(replay.summary);
+    replay.in_host_memory = replay.most_asked_first;
   }
   return replay;
 }

@@ -22,13 +22,15 @@ struct ReplayOptions {
   /// "warm", in host memory of every server, the most asked for first, as many as fit.
   std::string initial = "empty";
   Duration warmup{};  ///< Requests that come earlier are served and left out of all numbers.
+  std::uint64_t seed = 1;  ///< Of all that is drawn.
 };
 
 /// What these files say.
 struct Replay {
   sim::ClusterSpec cluster{};
   TraceSummary summary{};
-  std::vector<ModelId> in_host_memory{};  ///< When time begins; the most asked for first.
+  std::vector<ModelId> most_asked_first{};  ///< All models.
+  std::vector<ModelId> in_host_memory{};    ///< When time begins; the most asked for first.
 };
 
 /// Reads the files. Says on stderr what is wrong with rows that are left out. kNotFound and

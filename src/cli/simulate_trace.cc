@@ -304,4 +304,17 @@ Result<std::unique_ptr<sim::RequestSource>> open_trace(const TraceOptions& optio
   return std::unique_ptr<sim::RequestSource>(std::move(source));
 }
 
+Result<std::vector<sim::TraceRow>> read_rows(const TraceOptions& options,
+                                             const std::vector<sim::ModelSpec>& models) {
+  auto source = open_trace(options, models, {});
+  if (!source) {
+    return source.error();
+  }
+  std::vector<sim::TraceRow> rows;
+  for (sim::TraceRow row; (*source)->next(row);) {
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 }  // namespace heddle::cli

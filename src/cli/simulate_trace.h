@@ -45,4 +45,8 @@ Result<std::unique_ptr<sim::RequestSource>> open_trace(const TraceOptions& optio
                                                        const std::vector<sim::ModelSpec>& models,
                                                        std::function<void(double)> progress);
 
+/// All of them, in memory: 32 bytes each.
+Result<std::vector<sim::TraceRow>> read_rows(const TraceOptions& options,
+                                             const std::vector<sim::ModelSpec>& models);
+
 }  // namespace heddle::cli
