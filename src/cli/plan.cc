@@ -48,24 +48,38 @@ Result<CapacityQuestion> question_of(const PlanOptions& options) {
   if (const Result<void> some = check_warmup(options.replay, replay->summary.span); !some) {
     return some.error();
   }
-  return CapacityQuestion{.trace = options.replay.trace,
+  if (std::ranges::none_of(replay->summary.models, [](const sim::ModelSpec& model) {
+        return model.slo_ttft > Duration{} || model.slo_tpot > Duration{};
+      })) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message =
+                     "no model has an objective, so one server would always be enough: give "
+                     "--slo ttft=5s,tpot=100ms, slo: in the configuration, or ttft: and "
+                     "tpot: in the model file"};
+  }
+  const TraceOptions trace = replay->trace;
+  const std::string origin = replay->origin;
+  return CapacityQuestion{.trace = trace,
                           .replay = std::move(replay).value(),
                           .policy = options.policy,
                           .target = options.target / 100,
                           .most = options.most,
                           .warmup = options.replay.warmup,
                           .sample = options.sample,
-                          .seed = options.replay.seed,
-                          .threads = threads_of(options)};
+                          .seed = options.replay.draw.seed,
+                          .threads = threads_of(options),
+                          .origin = origin};
 }
 
 std::string command_of_plan(const PlanOptions& options) {
-  return "heddle plan --trace " + options.replay.trace.file + " --hardware " +
-         options.replay.cluster + " --models " + options.replay.models + " --policy " +
+  return "heddle plan " + workload_words(options.replay) +
+         (options.replay.cluster.empty() ? "" : " --hardware " + options.replay.cluster) +
+         (options.replay.perf.empty() ? "" : " --perf " + options.replay.perf) + " --policy " +
          options.policy +
-         sim::print(" --attainment %.6g --most %lld",
+         sim::print(" --attainment %.6g --most %lld --sample %lld",
                     options.target,
-                    static_cast<long long>(options.most));
+                    static_cast<long long>(options.most),
+                    static_cast<long long>(options.sample));
 }
 
 }  // namespace

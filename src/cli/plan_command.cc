@@ -8,11 +8,12 @@ namespace heddle::cli {
 void add_plan_command(CLI::App& app, PlanOptions& options, std::function<int()>& chosen) {
   CLI::App* verb =
       app.add_subcommand("plan", "Say how many servers of which kind a workload needs");
-  verb->add_option("-c,--hardware",
-                   options.replay.cluster,
-                   "Kinds of servers (YAML, as heddle simulate's clusters; counts do not matter, "
-                   "price: 2.5 is an hour's)")
-      ->required();
+  verb->add_option(
+      "-c,--hardware",
+      options.replay.cluster,
+      "Kinds of servers (YAML, as heddle simulate's clusters; counts do not matter, "
+      "price: 2.5 is an hour's); else the cluster.yaml that heddle calibrate wrote into "
+      "--perf");
   add_replay_options(*verb, options.replay);
   verb->add_option("-a,--attainment",
                    options.target,

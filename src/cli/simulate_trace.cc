@@ -87,22 +87,30 @@ class RowReader {
  public:
   using Problem = std::function<void(std::int64_t line, const std::string& why)>;
   RowReader(const TraceOptions& options, Problem problem)
-      : options_(options), reader_(options.file), problem_(std::move(problem)) {}
+      : options_(options),
+        reader_(options.drawn ? std::string() : options.file),
+        problem_(std::move(problem)),
+        held_(options.drawn.get()) {}
 
-  [[nodiscard]] const LineReader& file() const { return reader_; }
+  [[nodiscard]] bool ok() const { return options_.drawn != nullptr || reader_.ok(); }
+  /// Of the file as it lies there, or of the rows.
+  [[nodiscard]] double part_read() const {
+    return held_ == nullptr ? reader_.part_read()
+                            : static_cast<double>(next_held_) / static_cast<double>(held_->size());
+  }
   [[nodiscard]] std::int64_t line() const { return number_; }
   /// A line that belongs to no request after all: its model is unknown.
   void refuse(const std::string& why) { problem_(number_, why); }
 
   bool next(sim::ParsedRow& row) {
-    if (!spans_.empty()) {
-      return next_span(row);
+    if (held_ != nullptr) {
+      return next_held(row);
     }
     while (reader_.next(text_)) {
       ++number_;
       if (number_ == 1 && sim::OtlpTrace::is(text_)) {
         load_spans();
-        return next_span(row);
+        return next_held(row);
       }
       const Result<std::optional<sim::ParsedRow>> parsed = parser_.parse(text_);
       if (!parsed) {
@@ -125,7 +133,7 @@ class RowReader {
   /// What went wrong, if the rows ended because the file is broken: cut off, or not gzip
   /// throughout.
   [[nodiscard]] std::optional<Error> broken() const {
-    const std::string failure = reader_.failure();
+    const std::string failure = options_.drawn ? std::string() : reader_.failure();
     return failure.empty()
                ? std::nullopt
                : std::optional(Error{.code = Code::kCorrupt,
@@ -144,16 +152,17 @@ class RowReader {
       ++number_;
     } while (reader_.next(text_));
     spans_ = trace.rows();
+    held_ = &spans_;
   }
-  bool next_span(sim::ParsedRow& row) {
-    if (next_span_ == spans_.size()) {
+  bool next_held(sim::ParsedRow& row) {
+    if (next_held_ == held_->size()) {
       return false;
     }
-    const sim::OtlpRow& span = spans_[next_span_++];
-    row = {.arrival = span.arrival,
-           .model = span.model,
-           .input_tokens = span.input_tokens,
-           .output_tokens = span.output_tokens};
+    const sim::OtlpRow& held = (*held_)[next_held_++];
+    row = {.arrival = held.arrival,
+           .model = held.model,
+           .input_tokens = held.input_tokens,
+           .output_tokens = held.output_tokens};
     if (options_.until > Duration{} && row.arrival.time_since_epoch() > options_.until) {
       return false;
     }
@@ -181,7 +190,9 @@ class RowReader {
   std::string text_{};
   std::int64_t number_ = 0;
   std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans.
-  std::size_t next_span_ = 0;
+  /// Rows that are in memory; none: they are read one by one.
+  const std::vector<sim::OtlpRow>* held_;
+  std::size_t next_held_ = 0;
 };
 
 class FileSource final : public sim::RequestSource {
@@ -196,7 +207,7 @@ class FileSource final : public sim::RequestSource {
       models_.emplace(models[i].name, ModelId(i));
     }
   }
-  [[nodiscard]] bool ok() const { return rows_.file().ok(); }
+  [[nodiscard]] bool ok() const { return rows_.ok(); }
 
   bool next(sim::TraceRow& row) override {
     sim::ParsedRow parsed;
@@ -206,7 +217,7 @@ class FileSource final : public sim::RequestSource {
         continue;
       }
       if (++count_ % kRowsPerProgress == 0 && progress_) {
-        progress_(rows_.file().part_read());
+        progress_(rows_.part_read());
       }
       row = {.arrival = parsed.arrival,
              .model = model->second,
@@ -249,7 +260,7 @@ Result<TraceSummary> survey_trace(const TraceOptions& options,
       summary.problems.push_back(options.file + ", line " + std::to_string(line) + ": " + why);
     }
   });
-  if (!rows.file().ok()) {
+  if (!rows.ok()) {
     return Error{.code = Code::kNotFound, .message = options.file + ": cannot be read"};
   }
   std::map<std::string, Sum, std::less<>> sums;
