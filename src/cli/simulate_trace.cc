@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "sim/log_trace.h"
 #include "sim/otlp_trace.h"
 #include "sim/trace.h"
 
@@ -109,7 +110,11 @@ class RowReader {
     while (reader_.next(text_)) {
       ++number_;
       if (number_ == 1 && sim::OtlpTrace::is(text_)) {
-        load_spans();
+        load<sim::OtlpTrace>();
+        return next_held(row);
+      }
+      if (number_ == 1 && sim::LogTrace::is(text_)) {
+        load<sim::LogTrace>();
         return next_held(row);
       }
       const Result<std::optional<sim::ParsedRow>> parsed = parser_.parse(text_);
@@ -142,9 +147,10 @@ class RowReader {
   }
 
  private:
-  /// All spans of the file, which come in the order of their ends.
-  void load_spans() {
-    sim::OtlpTrace trace;
+  /// All requests of a file that has them in the order of their ends.
+  template <class Trace>
+  void load() {
+    Trace trace;
     do {
       if (const Result<void> added = trace.add(text_); !added) {
         problem_(number_, added.error().message);
@@ -189,7 +195,7 @@ class RowReader {
   sim::TraceParser parser_{};
   std::string text_{};
   std::int64_t number_ = 0;
-  std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans.
+  std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans, or a log.
   /// Rows that are in memory; none: they are read one by one.
   const std::vector<sim::OtlpRow>* held_;
   std::size_t next_held_ = 0;

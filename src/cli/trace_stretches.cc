@@ -12,7 +12,7 @@ using Rows = std::vector<sim::TraceRow>;
 
 /// A stretch is no shorter than this where the requests allow it: shorter ones are mostly warm-up
 /// of caches, and end before queues have grown.
-constexpr Duration kShortest = std::chrono::minutes(15);
+constexpr Duration kShortest = std::chrono::minutes(20);
 constexpr std::int64_t kFewest = 4;
 constexpr std::int64_t kMost = 24;
 
@@ -61,14 +61,14 @@ TracePart draw_stretches(const Rows& rows, Duration warmup, std::int64_t most, s
   const auto count = std::clamp(
       static_cast<std::int64_t>(time / static_cast<double>(kShortest.count())), kFewest, kMost);
   const auto cell = static_cast<Duration::rep>(span / static_cast<double>(count));
-  const auto each = static_cast<Duration::rep>(time * 2 / 3 / static_cast<double>(count));
+  const auto each = static_cast<Duration::rep>(time / 2 / static_cast<double>(count));
   Rng rng(seed);
   std::vector<Stretch> drawn;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto late = static_cast<Duration::rep>(
         rng.below(static_cast<std::uint64_t>(std::max<Duration::rep>(1, cell - each))));
     const Instant counted = Instant(warmup) + Duration(i * cell + late);
-    const Instant from = std::max(Instant{}, counted - Duration(each / 2));
+    const Instant from = std::max(Instant{}, counted - Duration(each));
     drawn.push_back({.begin = first_at(rows, from),
                      .end = first_at(rows, counted + Duration(each)),
                      .from = from,

@@ -30,10 +30,10 @@ struct TracePart {
 /// @param rows  By arrival, at least one.
 [[nodiscard]] TracePart whole_trace(const std::vector<sim::TraceRow>& rows, Duration warmup);
 
-/// Stretches from all of the trace, with about `most` requests together: two thirds count, and a
-/// third before them warms up. The time behind `warmup` is cut into equal cells, and of each
-/// one stretch is drawn, so that all times of the day have a part. A trace of at most `most`
-/// requests, or `most` of 0, is whole_trace().
+/// Stretches from all of the trace, with about `most` requests together: of each the first half
+/// warms the cluster up, and the second counts. The time behind `warmup` is cut into equal cells,
+/// and of each one stretch is drawn, so that all times of the day have a part. A trace of at most
+/// `most` requests, or `most` of 0, is whole_trace().
 [[nodiscard]] TracePart draw_stretches(const std::vector<sim::TraceRow>& rows,
                                        Duration warmup,
                                        std::int64_t most,

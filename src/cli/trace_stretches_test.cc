@@ -45,7 +45,7 @@ TEST(DrawStretches, ALongOneHasStretchesFromAllOfIt) {
   const TracePart part = draw_stretches(all, 0s, 30'000, 3);
   EXPECT_FALSE(part.whole);
   EXPECT_EQ(part.stretches.size(), 24U);
-  EXPECT_NEAR(static_cast<double>(part.requests), 20'000, 50);
+  EXPECT_NEAR(static_cast<double>(part.requests), 15'000, 50);
   std::size_t replayed = 0;
   std::set<std::int64_t> hours;
   for (const Stretch& stretch : part.stretches) {

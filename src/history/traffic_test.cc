@@ -83,7 +83,7 @@ TEST_F(TrafficTest, FilesOfSeveralManagersAreAddedUp) {
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->windows.at(7).at("chat").arrivals, 2);
   EXPECT_THAT(problem({directory_ + "/a", directory_ + "/c"}),
-              HasSubstr("its windows are of 1m, those of the file before of 5m"));
+              HasSubstr("its windows are of 60.0 s, those of the file before of 5m 00s"));
 }
 
 TEST_F(TrafficTest, TheLengthThatWasUsedLastCounts) {

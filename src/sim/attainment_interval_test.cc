@@ -40,11 +40,11 @@ TEST(AttainmentInterval, LateOnesSpreadOverTheDayTellMoreThanABadHour) {
 }
 
 TEST(AttainmentInterval, CountsWhatOthersHaveCounted) {
-  AttainmentInterval all(Instant{}, std::chrono::hours(24));
+  AttainmentInterval all{Instant{}, std::chrono::hours(24)};
   AttainmentInterval odd = all;
   AttainmentInterval even = all;
   for (int i = 0; i < 1440; ++i) {
-    const Instant at(std::chrono::minutes(i));
+    const Instant at{std::chrono::minutes(i)};
     all.add(at, i % 7 != 0);
     (i % 2 == 0 ? even : odd).add(at, i % 7 != 0);
   }
