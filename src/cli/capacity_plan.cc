@@ -4,6 +4,8 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -20,6 +22,21 @@ constexpr int kInVain = 2;
 /// Requests of which it is asked what lacks, where too few were enough to see that a size is too
 /// small: fewer are mostly of a cluster that is cold.
 constexpr std::size_t kLeastAsked = 5000;
+/// Of what is replayed, what sizes that are surely enough are asked for; where it is not few
+/// anyway.
+constexpr std::int64_t kBriefly = 4;
+constexpr std::int64_t kFew = 20'000;
+/// Sizes that are replayed at once, however many cores there are, so that the same come of it.
+constexpr std::size_t kAtOnce = 4;
+
+/// Nothing where all is to be replayed, or is little.
+std::optional<TracePart> brief_part(const CapacityQuestion& question,
+                                    const std::vector<sim::TraceRow>& rows) {
+  const std::int64_t most = std::min(question.sample, static_cast<std::int64_t>(rows.size()));
+  return most < kFew
+             ? std::nullopt
+             : std::optional(draw_stretches(rows, question.warmup, most / kBriefly, question.seed));
+}
 
 /// Servers of a file, each kind once: how many there are of it is what is asked.
 std::vector<sim::HostSpec> kinds_of(const sim::ClusterSpec& cluster) {
@@ -64,9 +81,15 @@ class KindPlanner {
   KindPlanner(const CapacityQuestion& question,
               CapacityReplays& replays,
               const TracePart& part,
+              const std::optional<TracePart>& brief,
               const sim::HostSpec& server,
               const std::function<void(std::int64_t, std::int64_t)>& now)
-      : question_(question), replays_(replays), part_(part), server_(server), now_(now) {}
+      : question_(question),
+        replays_(replays),
+        part_(part),
+        brief_(brief),
+        server_(server),
+        now_(now) {}
 
   Result<KindPlan> make() {
     KindPlan plan{.server = server_};
@@ -77,7 +100,7 @@ class KindPlanner {
                    question_.target,
                    ahead,
                    [&](const std::vector<std::int64_t>& some, bool until_enough) {
-                     return attained(some, until_enough);
+                     return until_enough ? doubled(some) : between(some);
                    });
     if (failure_) {
       return *failure_;
@@ -103,42 +126,100 @@ class KindPlanner {
 
  private:
   [[nodiscard]] PlannedSize size_of(std::int64_t servers, const Tally& tally) const {
+    const bool brief = briefly_.contains(servers);
+    const TracePart& asked = brief ? *brief_ : part_;
     const double hours = tally.gpu_seconds / 3600;
     const double all =
-        to_seconds(question_.replay.summary.span - question_.warmup) / to_seconds(part_.counted);
+        to_seconds(question_.replay.summary.span - question_.warmup) / to_seconds(asked.counted);
     return {.servers = servers,
             .replayed = tally.stop ? std::min(0.9999,
                                               static_cast<double>(tally.requests) /
                                                   static_cast<double>(part_.requests))
                                    : 1,
+            .requests = tally.requests,
+            .brief = brief,
             .attainment = tally.attainment(),
             .bounds = tally.interval.bounds(),
             .ttft_p99 = tally.ttft.at(0.99),
-            .gpu_hours = part_.whole ? hours : hours * all,
+            .gpu_hours = asked.whole ? hours : hours * all,
             .unserved = tally.unserved};
   }
 
-  std::vector<double> attained(const std::vector<std::int64_t>& sizes, bool until_enough) {
-    std::vector<double> parts;
-    if (failure_) {
-      return parts;
-    }
+  [[nodiscard]] std::vector<ReplayedCluster> clusters_of(std::span<const std::int64_t> sizes) {
+    now_(sizes.front(), sizes.back());
     std::vector<ReplayedCluster> clusters;
     for (const std::int64_t servers : sizes) {
       clusters.push_back({.server = server_, .servers = servers});
     }
-    now_(sizes.front(), sizes.back());
-    auto tallies = replays_.run_to_target(clusters, part_, until_enough);
+    return clusters;
+  }
+
+  /// Whether it went well; what came of it is in `tallies_`.
+  bool keep(std::span<const std::int64_t> sizes, Result<std::vector<Tally>> tallies) {
     if (!tallies) {
       failure_ = tallies.error();
-      return parts;
+      return false;
     }
     for (std::size_t i = 0; i < tallies->size(); ++i) {
-      // A replay that was stopped is below the target, in the part that had ended as in all.
-      parts.push_back((*tallies)[i].attainment());
       tallies_.insert_or_assign(sizes[i], std::move((*tallies)[i]));
     }
+    return true;
+  }
+
+  /// A replay that was stopped is below the target, in the part that had ended as in all.
+  [[nodiscard]] std::vector<double> parts_of(const std::vector<std::int64_t>& sizes) const {
+    std::vector<double> parts;
+    for (const std::int64_t servers : sizes) {
+      const auto found = tallies_.find(servers);
+      if (found == tallies_.end()) {
+        break;
+      }
+      parts.push_back(found->second.attainment());
+    }
     return parts;
+  }
+
+  std::vector<double> doubled(const std::vector<std::int64_t>& sizes) {
+    const bool kept = keep(sizes, replays_.run_to_target(clusters_of(sizes), part_, true));
+    return kept ? parts_of(sizes) : std::vector<double>();
+  }
+
+  /// Sizes ascending: up to one that is surely enough of all that is to be replayed; then briefly,
+  /// but for those that are not enough after all.
+  std::vector<double> between(const std::vector<std::int64_t>& sizes) {
+    const std::span<const std::int64_t> all(sizes);
+    std::size_t asked = 0;
+    for (bool sure = false; asked < all.size() && !(sure && brief_);) {
+      const auto some = all.subspan(asked, std::min(kAtOnce, all.size() - asked));
+      if (!keep(some, replays_.run_to_target(clusters_of(some), part_, false))) {
+        return {};
+      }
+      sure = std::ranges::any_of(some, [this](std::int64_t servers) {
+        const Tally& tally = tallies_.at(servers);
+        return !tally.stop && tally.interval.bounds().low >= question_.target;
+      });
+      asked += some.size();
+    }
+    const auto rest = all.subspan(asked);
+    if (rest.empty()) {
+      return parts_of(sizes);
+    }
+    if (!keep(rest, replays_.run_whole(clusters_of(rest), *brief_))) {
+      return {};
+    }
+    std::vector<std::int64_t> doubtful;
+    for (const std::int64_t servers : rest) {
+      if (tallies_.at(servers).attainment() < question_.target) {
+        doubtful.push_back(servers);
+      } else {
+        briefly_.insert(servers);
+      }
+    }
+    if (!doubtful.empty() &&
+        !keep(doubtful, replays_.run_to_target(clusters_of(doubtful), part_, false))) {
+      return {};
+    }
+    return parts_of(sizes);
   }
 
   /// The requests with which a size was seen to be too small; all, where it took all to see it.
@@ -161,18 +242,23 @@ class KindPlanner {
       clusters.push_back({.server = rich, .servers = servers});
       plan.reliefs.push_back({.what = what});
     }
-    if (before.stop) {
+    TracePart asked = seen_by(before);
+    if (brief_ && brief_->requests < asked.requests) {
+      asked = *brief_;
+    }
+    const bool known = asked.requests == part_.requests && !before.stop;
+    if (!known) {
       clusters.push_back({.server = server_, .servers = servers});
     }
     now_(servers, servers);
-    auto tallies = replays_.run_whole(clusters, seen_by(before));
+    auto tallies = replays_.run_whole(clusters, asked);
     if (!tallies) {
       return tallies.error();
     }
     for (std::size_t i = 0; i < plan.reliefs.size(); ++i) {
       plan.reliefs[i].attainment = (*tallies)[i].attainment();
     }
-    const Tally& base = before.stop ? tallies->back() : before;
+    const Tally& base = known ? before : tallies->back();
     plan.relieved = {.requests = base.requests, .attainment = base.attainment()};
     std::sort(plan.reliefs.begin(), plan.reliefs.end(), [](const Relief& a, const Relief& b) {
       return std::pair(-a.attainment, a.what) < std::pair(-b.attainment, b.what);
@@ -225,9 +311,11 @@ class KindPlanner {
   const CapacityQuestion& question_;
   CapacityReplays& replays_;
   const TracePart& part_;
+  const std::optional<TracePart>& brief_;
   const sim::HostSpec& server_;
   const std::function<void(std::int64_t, std::int64_t)>& now_;
   std::map<std::int64_t, Tally> tallies_{};
+  std::set<std::int64_t> briefly_{};  ///< Of these sizes those that were asked for `brief_`.
   std::optional<Error> failure_{};
 };
 
@@ -283,6 +371,7 @@ Result<CapacityPlans> plan_capacity(const CapacityQuestion& question,
     return rows.error();
   }
   const TracePart part = draw_stretches(*rows, question.warmup, question.sample, question.seed);
+  const std::optional<TracePart> brief = brief_part(question, *rows);
   PlanProgress shown;
   auto replays = CapacityReplays::make(question.replay,
                                        std::move(rows).value(),
@@ -305,7 +394,7 @@ Result<CapacityPlans> plan_capacity(const CapacityQuestion& question,
                .least = least,
                .most = most};
     };
-    Result<KindPlan> plan = KindPlanner(question, *replays, part, server, now).make();
+    Result<KindPlan> plan = KindPlanner(question, *replays, part, brief, server, now).make();
     if (!plan) {
       return plan.error();
     }

@@ -25,7 +25,8 @@ struct CapacityQuestion {
   double target = 0.99;           ///< Part of all requests that is to meet both objectives.
   std::int64_t most = 64;         ///< Servers of a kind at most.
   Duration warmup{};              ///< Requests that come earlier are served and not counted.
-  /// Requests that are replayed at each size at most, in stretches of a longer trace; 0: all.
+  /// Requests that are replayed at each size at most, in stretches of a longer trace; sizes above
+  /// one that is surely enough, and what lacks, are asked of a quarter of them. 0: all, everywhere.
   std::int64_t sample = kSample;
   std::uint64_t seed = 1;   ///< Of where these stretches lie.
   std::size_t threads = 1;  ///< That replay.
@@ -40,6 +41,8 @@ struct PlannedSize {
   /// 1, or less where it was replayed until so many requests were late that the target was out of
   /// reach: the part of the requests that had ended then, of which the other numbers are.
   double replayed = 1;
+  std::int64_t requests = 0;  ///< That have ended and count.
+  bool brief = false;         ///< Above one that is surely enough, it was asked for fewer.
   double attainment = 0;
   sim::AttainmentInterval::Bounds bounds{};  ///< Of that.
   double ttft_p99 = 0;                       ///< [s]

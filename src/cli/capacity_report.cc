@@ -47,6 +47,19 @@ double cost(const KindPlan& plan) {
   return static_cast<double>(plan.sizes[*plan.least].servers) * plan.server.price;
 }
 
+std::string verdict(const PlannedSize& size, double target) {
+  if (stopped(size)) {
+    return "too few, known after " + part_of(size.replayed);
+  }
+  if (size.attainment < target) {
+    return "too few";
+  }
+  if (size.brief) {
+    return print("enough, of %lld requests", static_cast<long long>(size.requests));
+  }
+  return size.bounds.low >= target ? "enough" : "likely enough";
+}
+
 std::vector<std::vector<std::string>> table(const KindPlan& plan, double target) {
   std::vector<std::vector<std::string>> rows{
       {"servers", "GPUs", "in time", "95 of 100 times", "TTFT p99", "GPU-hours", ""}};
@@ -57,10 +70,7 @@ std::vector<std::vector<std::string>> table(const KindPlan& plan, double target)
                     percent(size.bounds.low) + " to " + percent(size.bounds.high),
                     print("%.3g s", size.ttft_p99),
                     stopped(size) ? "" : print("%.0f", size.gpu_hours),
-                    stopped(size)               ? "too few, known after " + part_of(size.replayed)
-                    : size.bounds.low >= target ? "enough"
-                    : size.attainment >= target ? "likely enough"
-                                                : "too few"});
+                    verdict(size, target)});
   }
   return rows;
 }
@@ -206,6 +216,7 @@ std::string capacity_json(const CapacityQuestion& question, const CapacityPlans&
       if (!stopped(size)) {
         json.key("gpu_hours").number(size.gpu_hours);
       }
+      json.key("requests").integer(size.requests);
       json.key("replayed").number(size.replayed).end_object();
     }
     json.end_array().key("relieved").begin_object();

@@ -80,6 +80,24 @@ TEST(CapacityReport, MoreThatIsWorseIsSaid) {
               HasSubstr("more is not better throughout: 3 servers with 12 G have 90.00 %"));
 }
 
+TEST(CapacityReport, WhatWasNotReplayedToTheEndIsSaid) {
+  KindPlan plan = enough("a", 4, 0);
+  plan.sizes[0].replayed = 0.034;
+  plan.sizes[2].brief = true;
+  plan.sizes[2].requests = 250;
+  CapacityPlans plans = plans_of({plan});
+  plans.stretches = 12;
+  plans.whole = false;
+  CapacityQuestion question = question_for_tests();
+  question.origin = "drawn twice";
+  const std::string text = capacity_text(question, plans);
+  EXPECT_THAT(text, HasSubstr("too few, known after 3.4 %"));
+  EXPECT_THAT(text, HasSubstr("enough, of 250 requests"));
+  EXPECT_THAT(text, HasSubstr("each size is asked for 1000 of them, in 12 stretches"));
+  EXPECT_THAT(text, HasSubstr("\ndrawn twice\n"));
+  EXPECT_THAT(capacity_json(question, plans), HasSubstr(R"("requests":250,"replayed":1})"));
+}
+
 TEST(CapacityReport, FilesHaveTheSame) {
   const auto question = question_for_tests();
   EXPECT_THAT(capacity_json(question, plans_of({enough("a", 4, 0), too_slow()})),
