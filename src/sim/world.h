@@ -179,9 +179,9 @@ struct Unserved {
 /// How a run ended.
 struct RunEnd {
   enum class Kind : std::uint8_t {
-    kDone,             ///< Every request has ended.
-    kOutOfPatience,    ///< Requests were being served, WorldOptions::patience after the last came.
-    kNothingHappens,   ///< Requests waited, and nothing was under way that could serve them.
+    kDone,              ///< Every request has ended.
+    kOutOfPatience,     ///< Requests were being served, WorldOptions::patience after the last came.
+    kNothingHappens,    ///< Requests waited, and nothing was under way that could serve them.
     kGoesRoundInRings,  ///< Events repeated, and no request got any further by them.
     kStopped            ///< WorldOptions::stop said so; nothing is told of what had not ended.
   };
