@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "cli/simulate_trace.h"
+#include "sim/print.h"
 
 namespace heddle::cli {
 namespace {
 
 constexpr std::size_t kLateShown = 10;
+constexpr std::size_t kMisfitsShown = 10;
 /// Twice the servers that have no larger part in time than this, so often in a row, say that more
 /// would not help either.
 constexpr double kGain = 0.001;
@@ -93,6 +95,17 @@ class KindPlanner {
 
   Result<KindPlan> make() {
     KindPlan plan{.server = server_};
+    const std::vector<ModelId> misfits = replays_.misfits(server_);
+    for (std::size_t i = 0; i < std::min(misfits.size(), kMisfitsShown); ++i) {
+      const sim::ModelSpec& spec = question_.replay.summary.models[misfits[i].value()];
+      plan.misfits.push_back(spec.name + sim::print(" (%.1f GB of weights on %lld %s)",
+                                                    static_cast<double>(spec.weight_bytes()) / 1e9,
+                                                    static_cast<long long>(spec.tp),
+                                                    spec.tp == 1 ? "GPU" : "GPUs"));
+    }
+    if (misfits.size() > kMisfitsShown) {
+      plan.misfits.push_back(sim::print("%zu models more", misfits.size() - kMisfitsShown));
+    }
     // A whole trace is one task for each size, so cores are kept busy by sizes side by side.
     const std::size_t ahead = part_.whole ? question_.threads : 1;
     std::vector<std::int64_t> sizes =

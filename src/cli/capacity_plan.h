@@ -74,6 +74,7 @@ struct LateModel {
 /// One kind of server.
 struct KindPlan {
   sim::HostSpec server{};
+  std::vector<std::string> misfits{};  ///< Models that no such server has room for, and their size.
   std::vector<PlannedSize> sizes{};    ///< Ascending: every one around the least that does.
   std::optional<std::size_t> least{};  ///< The first of these that meets the target.
   std::optional<std::size_t> sure{};   ///< The first whose lower bound does.

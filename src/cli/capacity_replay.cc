@@ -211,7 +211,7 @@ Result<Tally> CapacityReplays::Batch::replay(std::size_t task, std::size_t& ende
        .stop = [&] { return known || state.over; }});
   world.run(source);
   results.finish(world);
-  if (known) {
+  if (results.end().kind == sim::RunEnd::Kind::kStopped) {
     tally.stop = Tally::Stop{.stretch = task % part_.stretches.size(), .at = source.last()};
   } else {
     tally.unserved = never_served(summary, results.end());
@@ -246,7 +246,8 @@ void CapacityReplays::Batch::add_up(State& state) {
       state.sum = std::move(next);
     }
     const Stretch& stretch = part_.stretches[state.taken];
-    if (too_many(state.sum->requests - state.sum->met)) {
+    const bool all = state.taken + 1 == state.tallies.size() && !state.sum->stop;
+    if (!all && too_many(state.sum->requests - state.sum->met)) {
       if (!state.sum->stop) {
         state.sum->stop = Tally::Stop{
             .stretch = state.taken,
@@ -267,6 +268,24 @@ void CapacityReplays::Batch::add_up(State& state) {
       }
     }
   }
+}
+
+std::vector<ModelId> CapacityReplays::misfits(const sim::HostSpec& server) const {
+  const auto plane = make_policy(options_.policy, replay_->summary);
+  sim::Observer nobody;
+  const sim::World world({.hosts = {server}, .page_bytes = replay_->cluster.page_bytes},
+                         replay_->summary.models,
+                         **plane,
+                         nobody,
+                         {});
+  std::vector<ModelId> none;
+  for (const ModelId model : replay_->most_asked_first) {
+    if (!sim::fits(world, model, world.hosts().front().id)) {
+      none.push_back(model);
+    }
+  }
+  std::ranges::sort(none);
+  return none;
 }
 
 Result<CapacityReplays> CapacityReplays::make(const Replay& replay,

@@ -87,6 +87,9 @@ class CapacityReplays {
 
   [[nodiscard]] const std::vector<sim::TraceRow>& rows() const { return rows_; }
 
+  /// Models of which no such server can have an instance, for want of memory or of GPUs.
+  [[nodiscard]] std::vector<ModelId> misfits(const sim::HostSpec& server) const;
+
   /// What comes of these requests on each of the clusters. A replay ends early when so many
   /// requests were late that the others cannot make up for them (Tally::stop).
   /// @param until_enough  Leave out the clusters behind the first that is enough.

@@ -81,6 +81,9 @@ std::vector<std::string> refusal(const KindPlan& plan, double target) {
   std::vector<std::string> lines{"not enough: even " + servers_of(plan, largest) + " have " +
                                  percent(largest.attainment) + " in time, " + percent(target) +
                                  " are asked for"};
+  for (const std::string& model : plan.misfits) {
+    lines.push_back("fits no such server: " + model);
+  }
   for (const NeverServed& each : largest.unserved) {
     lines.push_back(print("never served: %lld requests of %zu models, such as ",
                           static_cast<long long>(each.requests),
@@ -110,6 +113,9 @@ std::vector<std::string> findings(const KindPlan& plan, double target) {
   const PlannedSize& least = plan.sizes[*plan.least];
   std::vector<std::string> lines{servers_of(plan, least) + " have " + percent(least.attainment) +
                                  " in time"};
+  for (const std::string& model : plan.misfits) {
+    lines.push_back("fits no such server, and is not served: " + model);
+  }
   if (plan.sure && plan.sure != plan.least) {
     lines.push_back("sure with " + servers_of(plan, plan.sizes[*plan.sure]));
   } else if (!plan.sure) {
