@@ -14,6 +14,7 @@ void add_plan_command(CLI::App& app, PlanOptions& options, std::function<int()>&
       "Kinds of servers (YAML, as heddle simulate's clusters; counts do not matter, "
       "price: 2.5 is an hour's); else the cluster.yaml that heddle calibrate wrote into "
       "--perf");
+  options.replay.draw.draws = 3;  // So that an interval is not of one draw alone.
   add_replay_options(*verb, options.replay);
   verb->add_option("-a,--attainment",
                    options.target,

@@ -138,7 +138,7 @@ Result<void> take_requests(const ReplayOptions& options, Replay& replay) {
     return Error{.code = Code::kInvalidArgument,
                  .message =
                      "say which requests there are: either --trace FILE, or --from-history "
-                     "DIR, the data_dir of a server"};
+                     "DIR, the dataDir of a server"};
   }
   if (options.histories.empty()) {
     return {};

@@ -16,12 +16,14 @@ std::string check_duration(const std::string& text) {
 }  // namespace
 
 void add_replay_options(CLI::App& verb, ReplayOptions& options) {
-  CLI::Option* trace = verb.add_option(
-      "-t,--trace", options.trace.file, "Requests: CSV, JSON lines or OTLP spans, plain or gzip");
+  CLI::Option* trace =
+      verb.add_option("-t,--trace",
+                      options.trace.file,
+                      "Requests: CSV, JSON lines, OTLP spans or the log of heddle, plain or gzip");
   verb.add_option(
           "--from-history",
           options.histories,
-          "Or: what servers remember of their load, data_dir or history.db of each; how many "
+          "Or: what servers remember of their load, dataDir or history.db of each; how many "
           "come in a window, and their mean lengths, are as they were, their times and "
           "single lengths are drawn")
       ->excludes(trace);
