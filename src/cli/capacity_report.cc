@@ -17,6 +17,16 @@ std::string percent(double part) {
   return print("%.2f %%", 100 * part);
 }
 
+/// It was not replayed to the end.
+bool stopped(const PlannedSize& size) {
+  return size.replayed < 1;
+}
+
+/// Of a part below 1, not rounded up to all.
+std::string part_of(double part) {
+  return print("%.3g %%", std::min(99.9, 100 * part));
+}
+
 std::string seconds(std::optional<Duration> time) {
   return time ? print("%.3g s", to_seconds(*time)) : std::string("none");
 }
@@ -37,6 +47,19 @@ double cost(const KindPlan& plan) {
   return static_cast<double>(plan.sizes[*plan.least].servers) * plan.server.price;
 }
 
+std::string verdict(const PlannedSize& size, double target) {
+  if (stopped(size)) {
+    return "too few, known after " + part_of(size.replayed);
+  }
+  if (size.attainment < target) {
+    return "too few";
+  }
+  if (size.brief) {
+    return print("enough, of %lld requests", static_cast<long long>(size.requests));
+  }
+  return size.bounds.low >= target ? "enough" : "likely enough";
+}
+
 std::vector<std::vector<std::string>> table(const KindPlan& plan, double target) {
   std::vector<std::vector<std::string>> rows{
       {"servers", "GPUs", "in time", "95 of 100 times", "TTFT p99", "GPU-hours", ""}};
@@ -46,10 +69,8 @@ std::vector<std::vector<std::string>> table(const KindPlan& plan, double target)
                     percent(size.attainment),
                     percent(size.bounds.low) + " to " + percent(size.bounds.high),
                     print("%.3g s", size.ttft_p99),
-                    print("%.0f", size.gpu_hours),
-                    size.bounds.low >= target   ? "enough"
-                    : size.attainment >= target ? "likely enough"
-                                                : "too few"});
+                    stopped(size) ? "" : print("%.0f", size.gpu_hours),
+                    verdict(size, target)});
   }
   return rows;
 }
@@ -60,6 +81,9 @@ std::vector<std::string> refusal(const KindPlan& plan, double target) {
   std::vector<std::string> lines{"not enough: even " + servers_of(plan, largest) + " have " +
                                  percent(largest.attainment) + " in time, " + percent(target) +
                                  " are asked for"};
+  for (const std::string& model : plan.misfits) {
+    lines.push_back("fits no such server: " + model);
+  }
   for (const NeverServed& each : largest.unserved) {
     lines.push_back(print("never served: %lld requests of %zu models, such as ",
                           static_cast<long long>(each.requests),
@@ -89,6 +113,9 @@ std::vector<std::string> findings(const KindPlan& plan, double target) {
   const PlannedSize& least = plan.sizes[*plan.least];
   std::vector<std::string> lines{servers_of(plan, least) + " have " + percent(least.attainment) +
                                  " in time"};
+  for (const std::string& model : plan.misfits) {
+    lines.push_back("fits no such server, and is not served: " + model);
+  }
   if (plan.sure && plan.sure != plan.least) {
     lines.push_back("sure with " + servers_of(plan, plan.sizes[*plan.sure]));
   } else if (!plan.sure) {
@@ -104,7 +131,8 @@ std::vector<std::string> findings(const KindPlan& plan, double target) {
   if (!plan.reliefs.empty()) {
     const PlannedSize& before = plan.sizes[*plan.least - 1];
     lines.push_back("what lacks with one size less (" + servers_of(plan, before) + ", " +
-                    percent(before.attainment) + "):");
+                    percent(plan.relieved.attainment) +
+                    print(" of %lld requests):", static_cast<long long>(plan.relieved.requests)));
     for (const Relief& relief : plan.reliefs) {
       lines.push_back("  " + std::string(relief.what) + ": " + percent(relief.attainment));
     }
@@ -132,27 +160,37 @@ const KindPlan* best_of(const std::vector<KindPlan>& plans) {
   return best;
 }
 
-std::string headline(const CapacityQuestion& question) {
-  return print("%lld requests of %zu models in %.1f h, of which %s are to be in time; policy %s",
-               static_cast<long long>(question.replay.summary.rows),
-               question.replay.summary.models.size(),
-               to_seconds(question.replay.summary.span) / 3600,
-               percent(question.target).c_str(),
-               question.policy.c_str());
+std::string headline(const CapacityQuestion& question, const CapacityPlans& plans) {
+  std::string line =
+      print("%lld requests of %zu models in %.1f h, of which %s are to be in time; policy %s",
+            static_cast<long long>(question.replay.summary.rows),
+            question.replay.summary.models.size(),
+            to_seconds(question.replay.summary.span) / 3600,
+            percent(question.target).c_str(),
+            question.policy.c_str());
+  if (!plans.whole) {
+    line += print("\neach size is asked for %lld of them, in %zu stretches from all of the time",
+                  static_cast<long long>(plans.requests),
+                  plans.stretches);
+  }
+  if (!question.origin.empty()) {
+    line += "\n" + question.origin;
+  }
+  return line;
 }
 
 }  // namespace
 
-std::string capacity_text(const CapacityQuestion& question, const std::vector<KindPlan>& plans) {
-  std::string text = headline(question) + "\n";
-  for (const KindPlan& plan : plans) {
+std::string capacity_text(const CapacityQuestion& question, const CapacityPlans& plans) {
+  std::string text = headline(question, plans) + "\n";
+  for (const KindPlan& plan : plans.kinds) {
     text += "\n" + kind_name(plan.server) + "\n" + format_table(table(plan, question.target));
     for (const std::string& line : findings(plan, question.target)) {
       text += line + "\n";
     }
   }
-  const KindPlan* best = best_of(plans);
-  if (plans.size() > 1) {
+  const KindPlan* best = best_of(plans.kinds);
+  if (plans.kinds.size() > 1) {
     text += best == nullptr ? "\nno kind of server is enough\n"
                             : "\nbest: " + servers_of(*best, best->sizes[*best->least]) + " (" +
                                   kind_name(best->server) + ")\n";
@@ -160,13 +198,16 @@ std::string capacity_text(const CapacityQuestion& question, const std::vector<Ki
   return text;
 }
 
-std::string capacity_json(const CapacityQuestion& question, const std::vector<KindPlan>& plans) {
+std::string capacity_json(const CapacityQuestion& question, const CapacityPlans& plans) {
   spec::JsonWriter json;
   json.begin_object().key("target").number(question.target);
   json.key("requests").integer(question.replay.summary.rows);
   json.key("models").integer(std::ssize(question.replay.summary.models));
-  json.key("policy").string(question.policy).key("kinds").begin_array();
-  for (const KindPlan& plan : plans) {
+  json.key("policy").string(question.policy);
+  json.key("replayed_requests").integer(plans.requests);
+  json.key("stretches").integer(static_cast<std::int64_t>(plans.stretches));
+  json.key("kinds").begin_array();
+  for (const KindPlan& plan : plans.kinds) {
     json.begin_object().key("kind").string(kind_name(plan.server));
     json.key("gpu").string(plan.server.gpu.name).key("gpus").integer(plan.server.gpus);
     if (plan.least) {
@@ -178,9 +219,16 @@ std::string capacity_json(const CapacityQuestion& question, const std::vector<Ki
       json.key("attainment").number(size.attainment);
       json.key("low").number(size.bounds.low).key("high").number(size.bounds.high);
       json.key("ttft_p99").number(size.ttft_p99);
-      json.key("gpu_hours").number(size.gpu_hours).end_object();
+      if (!stopped(size)) {
+        json.key("gpu_hours").number(size.gpu_hours);
+      }
+      json.key("requests").integer(size.requests);
+      json.key("replayed").number(size.replayed).end_object();
     }
-    json.end_array().key("with_more").begin_array();
+    json.end_array().key("relieved").begin_object();
+    json.key("requests").integer(plan.relieved.requests);
+    json.key("attainment").number(plan.relieved.attainment).end_object();
+    json.key("with_more").begin_array();
     for (const Relief& relief : plan.reliefs) {
       json.begin_object().key("of").string(relief.what);
       json.key("attainment").number(relief.attainment).end_object();
@@ -192,11 +240,11 @@ std::string capacity_json(const CapacityQuestion& question, const std::vector<Ki
 }
 
 std::string capacity_html(const CapacityQuestion& question,
-                          const std::vector<KindPlan>& plans,
+                          const CapacityPlans& plans,
                           const std::string& command) {
   std::vector<sim::PlotLine> lines;
   std::string kinds;
-  for (const KindPlan& plan : plans) {
+  for (const KindPlan& plan : plans.kinds) {
     sim::PlotLine line{.label = kind_name(plan.server)};
     sim::PlotLine low{.label = kind_name(plan.server) + ", lower bound"};
     for (const PlannedSize& size : plan.sizes) {
@@ -226,7 +274,7 @@ std::string capacity_html(const CapacityQuestion& question,
          std::string(sim::plot_style()) +
          "body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:60em;padding:1.2em}"
          "td,th{padding:.25em .8em;text-align:right}</style></head><body><h1>heddle plan</h1><p>" +
-         sim::escape_html(headline(question)) + "<br><code>" + sim::escape_html(command) +
+         sim::escape_html(headline(question, plans)) + "<br><code>" + sim::escape_html(command) +
          "</code></p>" +
          sim::draw_plot(lines,
                         {.title = "Requests in time [%] by number of GPUs",

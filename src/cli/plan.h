@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/time.h"
+#include "cli/capacity_plan.h"
 #include "cli/replay.h"
 
 namespace heddle::cli {
@@ -13,7 +14,9 @@ struct PlanOptions {
   std::string policy = "heddle";  ///< `name` or `name:flag=value,flag=value`.
   double target = 99;             ///< Percent of all requests that are to meet their objectives.
   std::int64_t most = 64;         ///< Servers of a kind at most.
-  std::string json{};             ///< Files to write; "-" is stdout.
+  std::int64_t sample = CapacityQuestion::kSample;
+  std::size_t threads = 0;  ///< 0: as many as there are cores, up to eight.
+  std::string json{};       ///< Files to write; "-" is stdout.
   std::string html{};
 };
 

@@ -97,7 +97,12 @@ TEST_F(PlanTest, ModelsThatDoNotFit) {
   write("large.csv", "arrival_s,model,input_tokens,output_tokens\n1,large,9,9\n");
   const auto [text, status] = said(options("large.csv"));
   EXPECT_EQ(status, kNeverEnoughStatus);
-  EXPECT_THAT(text, HasSubstr("large")) << "which, and why";
+  EXPECT_THAT(text, HasSubstr("fits no such server: large (138.0 GB of weights on 1 GPU"))
+      << "which, and why";
+  write("both.csv", "arrival_s,model,input_tokens,output_tokens\n1,small-1,9,9\n2,large,9,9\n");
+  PlanOptions half = options("both.csv");
+  half.target = 50;
+  EXPECT_THAT(said(half).first, HasSubstr("fits no such server, and is not served: large"));
 }
 
 TEST_F(PlanTest, BadInput) {

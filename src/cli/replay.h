@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "cli/history_trace.h"
 #include "cli/simulate_trace.h"
 #include "sim/cluster.h"
 #include "sim/control.h"
@@ -15,8 +16,15 @@ namespace heddle::cli {
 /// Which requests are replayed and on what, as `heddle simulate` and `heddle plan` are told.
 struct ReplayOptions {
   TraceOptions trace{};
+  /// In place of a trace: what servers remember of their load, in these files or directories.
+  std::vector<std::string> histories{};
+  DrawOptions draw{};  ///< How requests are drawn from that.
   std::string cluster{};
   std::string models{};
+  /// The configuration of a server, whose models are looked at where they lie: they are what the
+  /// model file has no rule for.
+  std::string config{};
+  std::string slo{};   ///< "ttft=5s,tpot=100ms": the objectives of all models; else as they are.
   std::string perf{};  ///< Folder of constants; empty: find_perf_folder() looks for it.
   /// Where weights are when time begins, the same for every policy: "empty", only in the store;
   /// "warm", in host memory of every server, the most asked for first, as many as fit.
@@ -26,14 +34,20 @@ struct ReplayOptions {
 
 /// What these files say.
 struct Replay {
+  TraceOptions trace{};  ///< To open the requests with.
+  std::string origin{};  ///< What they were drawn from and how; empty where they were not.
   sim::ClusterSpec cluster{};
   TraceSummary summary{};
-  std::vector<ModelId> in_host_memory{};  ///< When time begins; the most asked for first.
+  std::vector<ModelId> most_asked_first{};  ///< All models.
+  std::vector<ModelId> in_host_memory{};    ///< When time begins; the most asked for first.
 };
 
 /// Reads the files. Says on stderr what is wrong with rows that are left out. kNotFound and
 /// kInvalidArgument name the file, the line and what would be right; as survey_trace() fails.
 Result<Replay> load_replay(const ReplayOptions& options);
+
+/// The options of a command that say which requests of which models there are.
+[[nodiscard]] std::string workload_words(const ReplayOptions& options);
 
 /// kInvalidArgument where no request comes after the warm-up. @param span  Of arrivals.
 Result<void> check_warmup(const ReplayOptions& options, Duration span);

@@ -16,9 +16,33 @@ std::string check_duration(const std::string& text) {
 }  // namespace
 
 void add_replay_options(CLI::App& verb, ReplayOptions& options) {
-  verb.add_option("-t,--trace", options.trace.file, "Requests: CSV or JSON lines, plain or gzip")
-      ->required();
-  verb.add_option("-m,--models", options.models, "What the trace's models are (YAML)")->required();
+  CLI::Option* trace =
+      verb.add_option("-t,--trace",
+                      options.trace.file,
+                      "Requests: CSV, JSON lines, OTLP spans or the log of heddle, plain or gzip");
+  verb.add_option(
+          "--from-history",
+          options.histories,
+          "Or: what servers remember of their load, dataDir or history.db of each; how many "
+          "come in a window, and their mean lengths, are as they were, their times and "
+          "single lengths are drawn")
+      ->excludes(trace);
+  verb.add_option_function<std::string>(
+          "--last",
+          [&](const std::string& text) { options.draw.last = *parse_duration(text); },
+          "Of a history, only so much at its end")
+      ->check(check_duration);
+  verb.add_option(
+          "--draws", options.draw.draws, "How often a history is drawn, one behind the other")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  verb.add_option("--seed", options.draw.seed, "Of all that is drawn")->capture_default_str();
+  verb.add_option("-m,--models", options.models, "What the models are (YAML)");
+  verb.add_option(
+      "--config",
+      options.config,
+      "A server's heddle.yaml: its models, and their slo, are looked at where they lie");
+  verb.add_option("--slo", options.slo, "Objectives of all models, as ttft=5s,tpot=100ms");
   verb.add_option("--perf", options.perf, "Folder of performance constants; else data/perf");
   verb.add_option("--speed", options.trace.speed, "Arrivals come so many times as fast")
       ->check(CLI::PositiveNumber);

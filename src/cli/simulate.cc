@@ -154,7 +154,7 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const R
     }
     if (own_rate == 0) {
       return Error{.code = Code::kInvalidArgument,
-                   .message = options.replay.trace.file +
+                   .message = inputs.trace.file +
                               ": all requests come at once, so there is no rate to sweep"};
     }
     speeds.clear();
@@ -173,7 +173,7 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const R
   std::vector<FinishedRun> runs;
   for (const std::string& policy : options.policies) {
     for (const double speed : speeds) {
-      TraceOptions trace = options.replay.trace;
+      TraceOptions trace = inputs.trace;
       trace.speed *= speed;
       Result<FinishedRun> run =
           run_one(options, inputs, policy, trace, options.csv.empty() ? nullptr : &csv);
@@ -189,8 +189,8 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const R
 /// A command that gives the same report.
 std::string command_of(const SimulateOptions& options) {
   const TraceOptions& trace = options.replay.trace;
-  std::string text = "heddle simulate --trace " + trace.file + " --cluster " +
-                     options.replay.cluster + " --models " + options.replay.models + " --policy ";
+  std::string text = "heddle simulate " + workload_words(options.replay) + " --cluster " +
+                     options.replay.cluster + " --policy ";
   for (std::size_t i = 0; i < options.policies.size(); ++i) {
     text += (i == 0 ? "" : ",") + options.policies[i];
   }
@@ -215,14 +215,14 @@ std::string command_of(const SimulateOptions& options) {
 }
 
 sim::ReportHead head_of(const SimulateOptions& options, const Replay& inputs) {
-  sim::ReportHead head{
-      .title = "heddle simulate",
-      .workload = options.replay.trace.file + ": " + std::to_string(inputs.summary.rows) +
-                  " requests of " + std::to_string(inputs.summary.models.size()) + " models",
-      .cluster =
-          options.replay.cluster + ": " + std::to_string(inputs.cluster.hosts.size()) + " servers",
-      .command = command_of(options),
-      .problems = inputs.summary.problems};
+  sim::ReportHead head{.title = "heddle simulate",
+                       .workload = inputs.trace.file + ": " + std::to_string(inputs.summary.rows) +
+                                   " requests of " + std::to_string(inputs.summary.models.size()) +
+                                   " models" + (inputs.origin.empty() ? "" : ", " + inputs.origin),
+                       .cluster = options.replay.cluster + ": " +
+                                  std::to_string(inputs.cluster.hosts.size()) + " servers",
+                       .command = command_of(options),
+                       .problems = inputs.summary.problems};
   for (const sim::ModelSpec& model : inputs.summary.models) {
     head.models.push_back(model.name);
     head.objectives.push_back({.ttft = model.slo_ttft, .tpot = model.slo_tpot});

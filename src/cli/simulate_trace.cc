@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "sim/log_trace.h"
 #include "sim/otlp_trace.h"
 #include "sim/trace.h"
 
@@ -87,22 +88,34 @@ class RowReader {
  public:
   using Problem = std::function<void(std::int64_t line, const std::string& why)>;
   RowReader(const TraceOptions& options, Problem problem)
-      : options_(options), reader_(options.file), problem_(std::move(problem)) {}
+      : options_(options),
+        reader_(options.drawn ? std::string() : options.file),
+        problem_(std::move(problem)),
+        held_(options.drawn.get()) {}
 
-  [[nodiscard]] const LineReader& file() const { return reader_; }
+  [[nodiscard]] bool ok() const { return options_.drawn != nullptr || reader_.ok(); }
+  /// Of the file as it lies there, or of the rows.
+  [[nodiscard]] double part_read() const {
+    return held_ == nullptr ? reader_.part_read()
+                            : static_cast<double>(next_held_) / static_cast<double>(held_->size());
+  }
   [[nodiscard]] std::int64_t line() const { return number_; }
   /// A line that belongs to no request after all: its model is unknown.
   void refuse(const std::string& why) { problem_(number_, why); }
 
   bool next(sim::ParsedRow& row) {
-    if (!spans_.empty()) {
-      return next_span(row);
+    if (held_ != nullptr) {
+      return next_held(row);
     }
     while (reader_.next(text_)) {
       ++number_;
       if (number_ == 1 && sim::OtlpTrace::is(text_)) {
-        load_spans();
-        return next_span(row);
+        load<sim::OtlpTrace>();
+        return next_held(row);
+      }
+      if (number_ == 1 && sim::LogTrace::is(text_)) {
+        load<sim::LogTrace>();
+        return next_held(row);
       }
       const Result<std::optional<sim::ParsedRow>> parsed = parser_.parse(text_);
       if (!parsed) {
@@ -125,7 +138,7 @@ class RowReader {
   /// What went wrong, if the rows ended because the file is broken: cut off, or not gzip
   /// throughout.
   [[nodiscard]] std::optional<Error> broken() const {
-    const std::string failure = reader_.failure();
+    const std::string failure = options_.drawn ? std::string() : reader_.failure();
     return failure.empty()
                ? std::nullopt
                : std::optional(Error{.code = Code::kCorrupt,
@@ -134,9 +147,10 @@ class RowReader {
   }
 
  private:
-  /// All spans of the file, which come in the order of their ends.
-  void load_spans() {
-    sim::OtlpTrace trace;
+  /// All requests of a file that has them in the order of their ends.
+  template <class Trace>
+  void load() {
+    Trace trace;
     do {
       if (const Result<void> added = trace.add(text_); !added) {
         problem_(number_, added.error().message);
@@ -144,16 +158,17 @@ class RowReader {
       ++number_;
     } while (reader_.next(text_));
     spans_ = trace.rows();
+    held_ = &spans_;
   }
-  bool next_span(sim::ParsedRow& row) {
-    if (next_span_ == spans_.size()) {
+  bool next_held(sim::ParsedRow& row) {
+    if (next_held_ == held_->size()) {
       return false;
     }
-    const sim::OtlpRow& span = spans_[next_span_++];
-    row = {.arrival = span.arrival,
-           .model = span.model,
-           .input_tokens = span.input_tokens,
-           .output_tokens = span.output_tokens};
+    const sim::OtlpRow& held = (*held_)[next_held_++];
+    row = {.arrival = held.arrival,
+           .model = held.model,
+           .input_tokens = held.input_tokens,
+           .output_tokens = held.output_tokens};
     if (options_.until > Duration{} && row.arrival.time_since_epoch() > options_.until) {
       return false;
     }
@@ -180,8 +195,10 @@ class RowReader {
   sim::TraceParser parser_{};
   std::string text_{};
   std::int64_t number_ = 0;
-  std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans.
-  std::size_t next_span_ = 0;
+  std::vector<sim::OtlpRow> spans_{};  ///< Of a file of spans, or a log.
+  /// Rows that are in memory; none: they are read one by one.
+  const std::vector<sim::OtlpRow>* held_;
+  std::size_t next_held_ = 0;
 };
 
 class FileSource final : public sim::RequestSource {
@@ -196,7 +213,7 @@ class FileSource final : public sim::RequestSource {
       models_.emplace(models[i].name, ModelId(i));
     }
   }
-  [[nodiscard]] bool ok() const { return rows_.file().ok(); }
+  [[nodiscard]] bool ok() const { return rows_.ok(); }
 
   bool next(sim::TraceRow& row) override {
     sim::ParsedRow parsed;
@@ -206,7 +223,7 @@ class FileSource final : public sim::RequestSource {
         continue;
       }
       if (++count_ % kRowsPerProgress == 0 && progress_) {
-        progress_(rows_.file().part_read());
+        progress_(rows_.part_read());
       }
       row = {.arrival = parsed.arrival,
              .model = model->second,
@@ -249,7 +266,7 @@ Result<TraceSummary> survey_trace(const TraceOptions& options,
       summary.problems.push_back(options.file + ", line " + std::to_string(line) + ": " + why);
     }
   });
-  if (!rows.file().ok()) {
+  if (!rows.ok()) {
     return Error{.code = Code::kNotFound, .message = options.file + ": cannot be read"};
   }
   std::map<std::string, Sum, std::less<>> sums;
@@ -302,6 +319,19 @@ Result<std::unique_ptr<sim::RequestSource>> open_trace(const TraceOptions& optio
     return Error{.code = Code::kNotFound, .message = options.file + ": cannot be read"};
   }
   return std::unique_ptr<sim::RequestSource>(std::move(source));
+}
+
+Result<std::vector<sim::TraceRow>> read_rows(const TraceOptions& options,
+                                             const std::vector<sim::ModelSpec>& models) {
+  auto source = open_trace(options, models, {});
+  if (!source) {
+    return source.error();
+  }
+  std::vector<sim::TraceRow> rows;
+  for (sim::TraceRow row; (*source)->next(row);) {
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 }  // namespace heddle::cli

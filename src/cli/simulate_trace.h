@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "cli/simulate_files.h"
 #include "sim/cluster.h"
+#include "sim/otlp_trace.h"
 #include "sim/planes/planes.h"
 
 namespace heddle::cli {
@@ -17,6 +18,8 @@ namespace heddle::cli {
 /// What part of a file is replayed, and how fast.
 struct TraceOptions {
   std::string file{};
+  /// Set: these are the requests, and no file is read; `file` says for people where they are from.
+  std::shared_ptr<const std::vector<sim::OtlpRow>> drawn{};
   std::string model{};            ///< Label of rows without one.
   double speed = 1;               ///< Arrivals come so many times as fast.
   Duration until{};               ///< Later rows (before speeding up) are left out; 0: none are.
@@ -44,5 +47,9 @@ Result<TraceSummary> survey_trace(const TraceOptions& options, const std::vector
 Result<std::unique_ptr<sim::RequestSource>> open_trace(const TraceOptions& options,
                                                        const std::vector<sim::ModelSpec>& models,
                                                        std::function<void(double)> progress);
+
+/// All of them, in memory: 32 bytes each.
+Result<std::vector<sim::TraceRow>> read_rows(const TraceOptions& options,
+                                             const std::vector<sim::ModelSpec>& models);
 
 }  // namespace heddle::cli

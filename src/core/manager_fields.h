@@ -132,6 +132,9 @@ inline void fields(Fields& v, RequestFinished& x) {
   v(1, "request", x.request);
   v(2, "ttft", x.ttft, kCount);
   v(3, "tpot", x.tpot, kCount);
+  v(4, "model", x.model);
+  v(5, "prompt_tokens", x.prompt_tokens, kCount);
+  v(6, "answer_tokens", x.answer_tokens, kCount);
 }
 
 inline void fields(Fields& v, RequestCancelled& x) {

@@ -147,6 +147,8 @@ struct ExternalRequest {
   std::vector<Incident> incidents{};  ///< In order.
   Instant heard{};                    ///< When it was forwarded, or its engine last sent a byte.
   std::optional<DeviceId> device{};   ///< Of the engine it was forwarded to last.
+  std::int64_t prompt_tokens = 0;     ///< As its answer says; 0 where it says none.
+  std::int64_t answer_tokens = 0;     ///< Likewise.
 };
 
 /// How an external engine that runs is reached.

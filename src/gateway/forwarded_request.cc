@@ -53,6 +53,8 @@ ForwardedRequest::~ForwardedRequest() {
   }
   if (!inbox_->over()) {
     if (forwarded_) {
+      request_->prompt_tokens = usage_.prompt_tokens().value_or(0);
+      request_->answer_tokens = usage_.completion_tokens().value_or(0);
       context_->serving->finish_external(request_->id);
     } else {
       context_->serving->cancel(request_->id);

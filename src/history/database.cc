@@ -87,8 +87,9 @@ void Database::Close::operator()(sqlite3* database) const {
 }
 
 Result<Database> Database::open(const std::string& file, Mode mode) {
-  const bool read_only = mode == Mode::kReadOnly;
-  const std::string address = "file:" + escaped(file) + (read_only ? "?immutable=1" : "");
+  const bool read_only = mode != Mode::kReadWrite;
+  const std::string address =
+      "file:" + escaped(file) + (mode == Mode::kReadOnly ? "?immutable=1" : "");
   const int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX |
                     (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   sqlite3* handle = nullptr;

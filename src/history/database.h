@@ -42,6 +42,7 @@ class Database {
  public:
   enum class Mode : std::uint8_t {
     kReadWrite,  ///< Created where it is missing.
+    kShared,     ///< For reading, beside others who may write it.
     kReadOnly,   ///< As it lies there, without a lock or a file beside it: nobody else writes it.
   };
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSchemaVersion = 1;
+constexpr std::int64_t kSchemaVersion = HistoryStore::kVersion;
 
 constexpr const char* kCreate = R"(
   BEGIN IMMEDIATE;
@@ -34,6 +34,21 @@ constexpr const char* kCreate = R"(
   ) WITHOUT ROWID;
   PRAGMA user_version = 1;
   COMMIT;)";
+
+/// Beside the loads. Versions of heddle that do not know it pass over it.
+constexpr const char* kCreateTraffic = R"(
+  CREATE TABLE IF NOT EXISTS traffic (
+    length_ns INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    arrivals INTEGER NOT NULL,
+    finished INTEGER NOT NULL,
+    prompt_tokens REAL NOT NULL,
+    prompt_squares REAL NOT NULL,
+    answer_tokens REAL NOT NULL,
+    answer_squares REAL NOT NULL,
+    PRIMARY KEY (length_ns, start, model)
+  ) WITHOUT ROWID;)";
 
 constexpr const char* kSelect =
     "SELECT model, start, mean, peak FROM load WHERE length_ns = ? AND start < ? ORDER BY start";
@@ -74,6 +89,9 @@ Result<Database> open_for_writing(const std::string& file) {
   Result<void> ready = database->run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
   if (ready && *version == 0) {
     ready = database->run(kCreate);
+  }
+  if (ready) {
+    ready = database->run(kCreateTraffic);
   }
   if (ready) {
     ready = database->run("BEGIN IMMEDIATE; ROLLBACK;");  // Whether it can be written at all.
@@ -163,6 +181,12 @@ class HistoryStore::Impl {
 
   void enter(PastLoads loads) {
     enqueue([this, loads = std::move(loads)] { return write_loads(loads); });
+  }
+
+  void count(std::int64_t window, ModelTraffic traffic) {
+    enqueue([this, window, traffic = std::move(traffic)] {
+      return in_transaction([&] { return add(window, traffic); });
+    });
   }
 
   void prune(std::int64_t windows) {
@@ -318,13 +342,46 @@ class HistoryStore::Impl {
     return {};
   }
 
-  Result<void> write_loads(const PastLoads& loads) {
+  template <class Writes>
+  Result<void> in_transaction(const Writes& writes) {
     if (Result<void> begun = database_->run("BEGIN IMMEDIATE"); !begun) {
       return begun;
     }
-    Result<void> written = insert(loads);
+    Result<void> written = writes();
     const Result<void> ended = database_->run(written ? "COMMIT" : "ROLLBACK");
     return written ? ended : written;
+  }
+
+  Result<void> write_loads(const PastLoads& loads) {
+    return in_transaction([&] { return insert(loads); });
+  }
+
+  Result<void> add(std::int64_t window, const ModelTraffic& traffic) {
+    Result<Statement> add = database_->prepare(
+        "INSERT INTO traffic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "arrivals = arrivals + excluded.arrivals, finished = finished + excluded.finished, "
+        "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
+        "prompt_squares = prompt_squares + excluded.prompt_squares, "
+        "answer_tokens = answer_tokens + excluded.answer_tokens, "
+        "answer_squares = answer_squares + excluded.answer_squares");
+    if (!add) {
+      return add.error();
+    }
+    for (const auto& [model, asked] : traffic) {
+      add->bind(1, window_.count());
+      add->bind(2, window);
+      add->bind(3, std::string_view(model));
+      add->bind(4, asked.arrivals);
+      add->bind(5, asked.finished);
+      add->bind(6, asked.prompt_tokens);
+      add->bind(7, asked.prompt_squares);
+      add->bind(8, asked.answer_tokens);
+      add->bind(9, asked.answer_squares);
+      if (const Result<bool> done = add->step(); !done) {
+        return done.error();
+      }
+    }
+    return {};
   }
 
   Result<void> insert(const PastLoads& loads) {
@@ -350,9 +407,15 @@ class HistoryStore::Impl {
   }
 
   Result<void> forget_all_but(std::int64_t windows) {
+    const Result<void> loads = forget_in("load", windows);
+    return loads ? forget_in("traffic", windows) : loads;
+  }
+
+  Result<void> forget_in(const std::string& table, std::int64_t windows) {
     Result<Statement> forget = database_->prepare(
-        "DELETE FROM load WHERE length_ns <> ?1 OR start < (SELECT min(start) FROM "
-        "(SELECT DISTINCT start FROM load WHERE length_ns = ?1 ORDER BY start DESC LIMIT ?2))");
+        "DELETE FROM " + table + " WHERE length_ns <> ?1 OR start < (SELECT min(start) FROM " +
+        "(SELECT DISTINCT start FROM " + table +
+        " WHERE length_ns = ?1 ORDER BY start DESC LIMIT ?2))");
     if (!forget) {
       return forget.error();
     }
@@ -401,6 +464,10 @@ void HistoryStore::record(std::int64_t window, ModelLoads loads) {
 
 void HistoryStore::enter(PastLoads loads) {
   impl_->enter(std::move(loads));
+}
+
+void HistoryStore::count(std::int64_t window, ModelTraffic traffic) {
+  impl_->count(window, std::move(traffic));
 }
 
 void HistoryStore::prune(std::int64_t windows) {

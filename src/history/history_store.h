@@ -10,6 +10,7 @@
 
 #include "base/time.h"
 #include "history/load_book.h"
+#include "history/traffic.h"
 #include "policy/load_history.h"
 
 namespace heddle::history {
@@ -25,9 +26,10 @@ enum class Access : std::uint8_t {
   kNone,      ///< Nothing is read either.
 };
 
-/// The load of every model in past windows, in the file `history.db` of a directory. Nothing here
-/// fails: what cannot be had is missing, with one warning in the log. Writing is left to a thread
-/// of its own, so that no call but open() and read_all() waits for a disk. One thread calls it.
+/// The load of every model in past windows, and what was asked of it then, in the file `history.db`
+/// of a directory. Nothing here fails: what cannot be had is missing, with one warning in the log.
+/// Writing is left to a thread of its own, so that no call but open() and read_all() waits for a
+/// disk. One thread calls it.
 ///
 /// Wall clocks jump. A window is entered under the number it has by the clock of that time, and
 /// replaces what had just that number, nothing else; how much is kept counts windows, not time.
@@ -35,6 +37,7 @@ enum class Access : std::uint8_t {
 class HistoryStore {
  public:
   static constexpr const char* kFile = "history.db";
+  static constexpr std::int64_t kVersion = 1;  ///< Of what is in it.
   /// Batches that wait to be written; beyond it the newest are dropped, with a warning.
   static constexpr std::size_t kMostWaiting = 1024;
 
@@ -56,6 +59,9 @@ class HistoryStore {
   void record(std::int64_t window, ModelLoads loads);
   /// Enters windows that others have measured, in one transaction.
   void enter(PastLoads loads);
+
+  /// Adds to what was asked in a window, in one transaction.
+  void count(std::int64_t window, ModelTraffic traffic);
 
   /// Keeps the last `windows` > 0 windows in which anything was recorded, and forgets those of
   /// other lengths.

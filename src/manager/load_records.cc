@@ -75,6 +75,35 @@ std::optional<core::LoadRemembered> LoadRecords::recall(const std::string& name,
   return remembered.windows.empty() ? std::nullopt : std::optional(std::move(remembered));
 }
 
+void LoadRecords::count_arrival(const std::string& model) {
+  if (store_) {
+    traffic_now(model).arrived();
+  }
+}
+
+void LoadRecords::count_end(const std::string& model,
+                            std::int64_t prompt_tokens,
+                            std::int64_t answer_tokens) {
+  if (store_) {
+    traffic_now(model).ended(prompt_tokens, answer_tokens);
+  }
+}
+
+history::Traffic& LoadRecords::traffic_now(const std::string& model) {
+  if (const std::int64_t window = present(window_length_); window != traffic_window_) {
+    save_traffic();
+    traffic_window_ = window;
+  }
+  return traffic_[model];
+}
+
+void LoadRecords::save_traffic() {
+  if (store_ && !traffic_.empty()) {
+    store_->count(traffic_window_, std::move(traffic_));
+  }
+  traffic_.clear();
+}
+
 void LoadRecords::note(const std::string& model, std::int64_t window, policy::Load load) {
   if (window != window_) {
     save();
@@ -88,6 +117,7 @@ void LoadRecords::note(const std::string& model, std::int64_t window, policy::Lo
 }
 
 void LoadRecords::save() {
+  save_traffic();
   if (store_ && !noted_.empty()) {
     for (auto& [model, load] : noted_) {
       load = book_.at(model, window_).value_or(load);  // Others may have seen more of it since.

@@ -45,6 +45,11 @@ class LoadRecords {
       std::int64_t from = 0,
       std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
+  /// A request for the model has come.
+  void count_arrival(const std::string& model);
+  /// One has ended, with so many tokens. What comes and ends is written for each window.
+  void count_end(const std::string& model, std::int64_t prompt_tokens, std::int64_t answer_tokens);
+
   /// A window of a model has ended. Windows are written when the next one is begun.
   void note(const std::string& model, std::int64_t window, policy::Load load);
   /// Writes what was noted.
@@ -70,10 +75,15 @@ class LoadRecords {
   [[nodiscard]] bool clock_moved() const;
 
  private:
+  history::Traffic& traffic_now(const std::string& model);
+  void save_traffic();
+
   std::unique_ptr<history::HistoryStore> store_{};
   history::LoadBook book_{};
   std::int64_t window_ = -1;  ///< Of `noted_`.
   history::ModelLoads noted_{};
+  std::int64_t traffic_window_ = -1;  ///< Of `traffic_`.
+  history::ModelTraffic traffic_{};   ///< That is not written yet.
   std::function<void(const std::string&, const history::WindowLoad&)> on_noted_{};
   std::function<void(const std::set<std::string>&)> on_recall_{};
   std::string directory_{};

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "history/traffic.h"
 
 #include <unistd.h>
 
@@ -51,6 +52,26 @@ TEST_F(LoadRecordsTest, RemembersFromOneRunToTheNext) {
   EXPECT_EQ(records.recall("a", ModelId(10))->windows.size(), 3U) << "a model of other weights";
   EXPECT_TRUE(records.recall("b", ModelId(9))) << "a model that comes by a reload";
   EXPECT_FALSE(records.recall("c", ModelId(8)));
+}
+
+TEST_F(LoadRecordsTest, RequestsAreCountedFromOneRunToTheNext) {
+  for (int run = 0; run < 2; ++run) {
+    LoadRecords records;
+    records.open(directory_, 24h, 24h);  // No window ends while this runs, but at midnight.
+    records.count_arrival("a");
+    records.count_arrival("a");
+    records.count_end("a", 30, 40);
+  }
+  const auto read = history::read_traffic({directory_});
+  ASSERT_TRUE(read) << read.error().message;
+  history::Traffic all;
+  for (const auto& [window, models] : read->windows) {
+    all.add(models.at("a"));
+  }
+  EXPECT_EQ(all.arrivals, 4);
+  EXPECT_EQ(all.finished, 2);
+  EXPECT_EQ(all.prompt_tokens, 60);
+  EXPECT_EQ(all.answer_squares, 3200);
 }
 
 TEST_F(LoadRecordsTest, WithoutADirectoryNothingIsKeptForTheNextRun) {

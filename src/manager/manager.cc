@@ -175,6 +175,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void tell(const serving::RequestNews& news) {
+    count(news);
     std::visit([this](const auto& said) { hear(said); }, news);
   }
 
@@ -296,6 +297,20 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   // ---- The past ----
+
+  /// What is kept of requests, for who plans (LoadRecords).
+  void count(const serving::RequestNews& news) {
+    if (const auto* arrived = std::get_if<core::RequestArrived>(&news)) {
+      if (const ConfiguredModel* model = registry_.find(arrived->model)) {
+        loads_.count_arrival(model->config.id);
+      }
+    } else if (const auto* ended = std::get_if<core::RequestFinished>(&news)) {
+      const ConfiguredModel* model = ended->model ? registry_.find(*ended->model) : nullptr;
+      if (model != nullptr && ended->prompt_tokens + ended->answer_tokens > 0) {  // Else not known.
+        loads_.count_end(model->config.id, ended->prompt_tokens, ended->answer_tokens);
+      }
+    }
+  }
 
   void recall_soon(const std::set<std::string>& names) {
     for (const ConfiguredModel& model : registry_.models()) {

@@ -83,7 +83,11 @@ void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
 void Front::finish_external(RequestId request) {
   if (const auto entry = external_.remove(request)) {
     entry->request->times.finished = steady_now();
-    manager_.tell(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
+    manager_.tell(core::RequestFinished{.request = request,
+                                        .ttft = entry->request->times.ttft(),
+                                        .model = entry->request->model,
+                                        .prompt_tokens = entry->request->prompt_tokens,
+                                        .answer_tokens = entry->request->answer_tokens});
   }
 }
 

@@ -168,10 +168,14 @@ std::vector<RequestTable::Entry> RequestTable::accept(const std::vector<core::To
 }
 
 core::RequestFinished RequestTable::report(const core::RequestRecord& record) {
-  core::RequestFinished report{.request = record.id, .ttft = record.times.ttft()};
+  core::RequestFinished report{.request = record.id,
+                               .ttft = record.times.ttft(),
+                               .model = record.model,
+                               .prompt_tokens = std::ssize(record.prompt)};
   std::int64_t longest = 0;
   for (const std::vector<TokenId>& generated : record.generated) {
     longest = std::max(longest, std::ssize(generated));
+    report.answer_tokens += std::ssize(generated);
   }
   if (report.ttft && longest > 1) {
     report.tpot = (record.times.finished - record.times.first_token) / (longest - 1);

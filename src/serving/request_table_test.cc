@@ -143,6 +143,16 @@ TEST(RequestTable, ReportsTheTimesOfWhatHasEnded) {
   EXPECT_EQ(RequestTable::report(record).tpot, std::nullopt);
 }
 
+TEST(RequestTable, ReportsTheTokensOfWhatHasEnded) {
+  const core::RequestRecord record{.id = RequestId(4),
+                                   .model = ModelId(9),
+                                   .prompt = {7, 7, 7},
+                                   .generated = {{1}, {1, 2, 3, 4, 5}}};
+  EXPECT_EQ(RequestTable::report(record).model, ModelId(9));
+  EXPECT_EQ(RequestTable::report(record).prompt_tokens, 3);
+  EXPECT_EQ(RequestTable::report(record).answer_tokens, 6) << "of all choices";
+}
+
 TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   RequestTable table;
   (void)add(table, 1, 3);

@@ -30,6 +30,13 @@ void AttainmentInterval::add(Instant arrival, bool met) {
   block.met += met ? 1 : 0;
 }
 
+void AttainmentInterval::add(const AttainmentInterval& other) {
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    blocks_[i].requests += other.blocks_[i].requests;
+    blocks_[i].met += other.blocks_[i].met;
+  }
+}
+
 double AttainmentInterval::attainment() const {
   Block all;
   for (const Block& block : blocks_) {

@@ -22,6 +22,8 @@ class AttainmentInterval {
 
   /// A request has ended: whether it met its objectives.
   void add(Instant arrival, bool met);
+  /// What another has counted of other requests of the same time.
+  void add(const AttainmentInterval& other);
   /// Part of all that met theirs; 0 of none.
   [[nodiscard]] double attainment() const;
   /// Where it lies in 95 of 100 workloads that are made of such stretches. The same for the same

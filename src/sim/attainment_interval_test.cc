@@ -39,6 +39,20 @@ TEST(AttainmentInterval, LateOnesSpreadOverTheDayTellMoreThanABadHour) {
   EXPECT_EQ(hour.bounds().low, unsure.low) << "nothing is drawn by chance of the day";
 }
 
+TEST(AttainmentInterval, CountsWhatOthersHaveCounted) {
+  AttainmentInterval all{Instant{}, std::chrono::hours(24)};
+  AttainmentInterval odd = all;
+  AttainmentInterval even = all;
+  for (int i = 0; i < 1440; ++i) {
+    const Instant at{std::chrono::minutes(i)};
+    all.add(at, i % 7 != 0);
+    (i % 2 == 0 ? even : odd).add(at, i % 7 != 0);
+  }
+  even.add(odd);
+  EXPECT_EQ(even.attainment(), all.attainment());
+  EXPECT_EQ(even.bounds().low, all.bounds().low);
+}
+
 TEST(AttainmentInterval, NobodyAsked) {
   const AttainmentInterval none(kBegin, 0s);
   EXPECT_EQ(none.attainment(), 0);

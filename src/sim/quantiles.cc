@@ -45,6 +45,27 @@ void Quantiles::add(double value) {
   count_in_bucket(value);
 }
 
+void Quantiles::add(const Quantiles& other) {
+  const double sum = sum_ + other.sum_;
+  const double most = std::max(most_, other.most_);
+  if (other.buckets_.empty()) {
+    for (const float value : other.exact_) {
+      add(static_cast<double>(value));
+    }
+  } else {
+    for (const float kept : exact_) {
+      count_in_bucket(static_cast<double>(kept));
+    }
+    exact_ = {};
+    for (const auto& [bucket, times] : other.buckets_) {
+      buckets_[bucket] += times;
+    }
+    count_ += other.count_;
+  }
+  sum_ = sum;
+  most_ = most;
+}
+
 void Quantiles::count_in_bucket(double value) {
   ++buckets_[bucket_of(value)];
 }

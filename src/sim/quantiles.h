@@ -23,6 +23,8 @@ class Quantiles {
   static constexpr std::size_t kExact = std::size_t{1} << 20U;
 
   void add(double value);
+  /// All that another has.
+  void add(const Quantiles& other);
   [[nodiscard]] std::size_t count() const { return count_; }
   /// The least number that is not below `part` of all of them, 0 <= part <= 1; 0 when there are
   /// none. The first call after an addition sorts.

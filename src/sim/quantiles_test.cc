@@ -34,6 +34,29 @@ TEST(Quantiles, AreNeverAboveTheGreatest) {
   EXPECT_LE(quantiles.at(0.99), quantiles.distribution().most);
 }
 
+TEST(Quantiles, TwoTogetherAreAsIfAllHadBeenAddedToOne) {
+  constexpr std::size_t kFew = 1000;
+  constexpr std::size_t kMany = Quantiles::kExact + 1;
+  for (const std::size_t first : {std::size_t{0}, kFew, kMany}) {
+    for (const std::size_t second : {std::size_t{0}, kFew, kMany}) {
+      Quantiles all;
+      Quantiles one;
+      Quantiles other;
+      for (std::size_t i = 0; i < first + second; ++i) {
+        const auto value = static_cast<double>(i * 7919 % 10007);
+        all.add(value);
+        (i < first ? one : other).add(value);
+      }
+      one.add(other);
+      EXPECT_EQ(one.count(), all.count());
+      for (const double part : {0.0, 0.5, 0.99, 1.0}) {
+        EXPECT_EQ(one.at(part), all.at(part)) << first << " and " << second << " at " << part;
+      }
+      EXPECT_DOUBLE_EQ(one.distribution().mean, all.distribution().mean);
+    }
+  }
+}
+
 TEST(Quantiles, OfNothingAreZero) {
   EXPECT_EQ(Quantiles().at(0.5), 0);
   EXPECT_EQ(Quantiles().distribution().count, 0U);

@@ -86,29 +86,6 @@ std::int64_t days_from_civil(std::int64_t year, std::int64_t month, std::int64_t
 /// 64 bits of nanoseconds from 1970 on end in 2262.
 constexpr std::int64_t kYearMost = 2261;
 
-/// "2023-11-16 18:17:03.9799600", with an optional "+00:00" or "Z" behind it, in nanoseconds.
-std::optional<std::int64_t> date_nanoseconds(std::string_view text) {
-  constexpr std::size_t kDateLength = 19;
-  if (text.size() < kDateLength || text[4] != '-' || text[7] != '-' || text[13] != ':' ||
-      text[16] != ':' || (text[10] != ' ' && text[10] != 'T')) {
-    return std::nullopt;
-  }
-  const std::size_t zone = text.find_first_of("+Z", kDateLength);
-  const auto year = whole(text.substr(0, 4));
-  const auto month = whole(text.substr(5, 2));
-  const auto day = whole(text.substr(8, 2));
-  const auto hour = whole(text.substr(11, 2));
-  const auto minute = whole(text.substr(14, 2));
-  const auto second = decimal_nanoseconds(text.substr(17, zone - 17));
-  if (!year || !month || !day || !hour || !minute || !second || *year < 1970 || *year > kYearMost ||
-      *month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour > 23 || *minute > 59 ||
-      *second > 61 * kSecond) {
-    return std::nullopt;
-  }
-  return (days_from_civil(*year, *month, *day) * 86400 + *hour * 3600 + *minute * 60) * kSecond +
-         *second;
-}
-
 template <std::size_t Count>
 std::optional<std::size_t> column(const std::vector<std::string_view>& cells,
                                   const std::array<std::string_view, Count>& names) {
@@ -142,6 +119,28 @@ std::optional<std::int64_t> decimal_nanoseconds(std::string_view text) {
     }
   }
   return nanoseconds;
+}
+
+std::optional<std::int64_t> date_nanoseconds(std::string_view text) {
+  constexpr std::size_t kDateLength = 19;
+  if (text.size() < kDateLength || text[4] != '-' || text[7] != '-' || text[13] != ':' ||
+      text[16] != ':' || (text[10] != ' ' && text[10] != 'T')) {
+    return std::nullopt;
+  }
+  const std::size_t zone = text.find_first_of("+Z", kDateLength);
+  const auto year = whole(text.substr(0, 4));
+  const auto month = whole(text.substr(5, 2));
+  const auto day = whole(text.substr(8, 2));
+  const auto hour = whole(text.substr(11, 2));
+  const auto minute = whole(text.substr(14, 2));
+  const auto second = decimal_nanoseconds(text.substr(17, zone - 17));
+  if (!year || !month || !day || !hour || !minute || !second || *year < 1970 || *year > kYearMost ||
+      *month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour > 23 || *minute > 59 ||
+      *second > 61 * kSecond) {
+    return std::nullopt;
+  }
+  return (days_from_civil(*year, *month, *day) * 86400 + *hour * 3600 + *minute * 60) * kSecond +
+         *second;
 }
 
 Result<std::optional<ParsedRow>> TraceParser::parse(std::string_view line) {

@@ -59,4 +59,8 @@ class TraceParser {
 /// anything else, a sign, or more than 100 years.
 [[nodiscard]] std::optional<std::int64_t> decimal_nanoseconds(std::string_view text);
 
+/// Nanoseconds from 1970 to a date such as "2023-11-16 18:17:03.9799600", with an optional "+00:00"
+/// or "Z" behind it; nullopt for anything else.
+[[nodiscard]] std::optional<std::int64_t> date_nanoseconds(std::string_view text);
+
 }  // namespace heddle::sim

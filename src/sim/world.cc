@@ -122,6 +122,10 @@ void World::run(RequestSource& source) {
     if (options_.check_every_event) {
       check_invariants();
     }
+    if (options_.stop && options_.stop()) {
+      end_ = {.kind = RunEnd::Kind::kStopped, .at = now_};
+      return;
+    }
     kind = goes_round_in_rings() ? RunEnd::Kind::kGoesRoundInRings
            : nothing_happens()   ? RunEnd::Kind::kNothingHappens
                                  : kind;

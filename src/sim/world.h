@@ -164,6 +164,8 @@ struct WorldOptions {
   /// order, as many as fit. GPUs begin empty; what is nowhere else comes from the store.
   std::vector<ModelId> in_host_memory{};
   Duration warmup{};  ///< From then on it counts what happens; Observer::counting is told.
+  /// Asked after each event whether enough is known; empty: the run goes to its end.
+  std::function<bool()> stop{};
 };
 
 /// Requests of one model that were never served, and why the newest look at them says so.
@@ -177,10 +179,11 @@ struct Unserved {
 /// How a run ended.
 struct RunEnd {
   enum class Kind : std::uint8_t {
-    kDone,             ///< Every request has ended.
-    kOutOfPatience,    ///< Requests were being served, WorldOptions::patience after the last came.
-    kNothingHappens,   ///< Requests waited, and nothing was under way that could serve them.
-    kGoesRoundInRings  ///< Events repeated, and no request got any further by them.
+    kDone,              ///< Every request has ended.
+    kOutOfPatience,     ///< Requests were being served, WorldOptions::patience after the last came.
+    kNothingHappens,    ///< Requests waited, and nothing was under way that could serve them.
+    kGoesRoundInRings,  ///< Events repeated, and no request got any further by them.
+    kStopped            ///< WorldOptions::stop said so; nothing is told of what had not ended.
   };
   Kind kind = Kind::kDone;
   Instant at{};

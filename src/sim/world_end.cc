@@ -34,6 +34,8 @@ std::string_view name(RunEnd::Kind kind) {
       return "nothing_happens";
     case RunEnd::Kind::kGoesRoundInRings:
       return "goes_round_in_rings";
+    case RunEnd::Kind::kStopped:
+      return "stopped";
   }
   return "?";
 }

@@ -46,7 +46,7 @@ LAYERS = {
     "twin": ["sim", "core", "ledger", "memory", "device", "policy"],
     "lab": ["net", "gateway", "manager", "host", "agent", "external", "worker", "engine", "ops", "collective", "twin", "bench", "sim", "store",
             "core", "memory", "ledger", "device", "config", "spec", "http"],
-    "cli": ["node", "net", "gateway", "solo", "host", "worker", "lab", "bench", "sim", "policy", "config", "spec", "api", "store",
+    "cli": ["node", "net", "gateway", "history", "solo", "host", "worker", "lab", "bench", "sim", "policy", "config", "spec", "api", "store",
             "fetch", "sandbox", "http"],
 }
 # Folders of src/ that do not serve requests: what they alone ask is no policy of the system. `cli` starts what serves.

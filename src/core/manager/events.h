@@ -142,6 +142,11 @@ struct RequestFinished {
   RequestId request{};
   std::optional<Duration> ttft{};  ///< From its arrival to its first token, if that was seen.
   std::optional<Duration> tpot{};  ///< Then from one token to the next, of its longest answer.
+  /// For who keeps the history: its model, and its tokens as far as they are known. Fronts of the
+  /// version before say no model.
+  std::optional<ModelId> model{};
+  std::int64_t prompt_tokens = 0;
+  std::int64_t answer_tokens = 0;  ///< Of all choices.
 };
 /// A request that has not ended, as its front has it.
 struct Unfinished {

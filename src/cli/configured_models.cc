@@ -1,0 +1,93 @@
+#include "cli/configured_models.h"
+
+#include <algorithm>
+
+#include "store/checkpoint.h"
+#include "store/model_source.h"
+
+namespace heddle::cli {
+namespace {
+
+constexpr const char* kEngine = "heddle";
+
+sim::ModelShape shape_of_files(const spec::ModelSpec& model) {
+  return {.hidden = model.hidden,
+          .intermediate = model.intermediate,
+          .layers = model.layers,
+          .heads = model.heads,
+          .kv_heads = model.kv_heads,
+          .head_dim = model.head_dim,
+          .vocab = model.vocab,
+          .tied_embeddings = model.tied_embeddings};
+}
+
+Result<sim::ModelSpec> spec_of(const config::ModelConfig& model,
+                               const store::ModelPlaces& places,
+                               const sim::EngineProfile& engine) {
+  if (model.engine) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message =
+                     "an external engine serves it, so its dimensions are not known; give "
+                     "them with --models"};
+  }
+  const Result<std::filesystem::path> directory = store::find_model(model.path, places);
+  if (!directory) {
+    return directory.error();
+  }
+  const Result<store::ModelConfig> files = store::read_model_config(*directory);
+  if (!files) {
+    return files.error();
+  }
+  const std::int64_t own = files->model.max_position;
+  return sim::ModelSpec{.name = model.id,
+                        .shape = shape_of_files(files->model),
+                        .engine = engine,
+                        .tp = model.block(),
+                        .max_sequences = model.batch,
+                        .slo_ttft = model.slo.ttft,
+                        .slo_tpot = model.slo.tpot,
+                        .most_tokens = model.context > 0 ? std::min(model.context, own) : own};
+}
+
+}  // namespace
+
+Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData& perf) {
+  const Result<config::Config> config = config::load_config(file);
+  if (!config) {
+    return config.error();
+  }
+  const auto engine =
+      std::ranges::find(perf.engines, kEngine, &std::pair<std::string, sim::EngineProfile>::first);
+  if (engine == perf.engines.end()) {
+    return Error{.code = Code::kNotFound,
+                 .message = std::string("engines.yaml has no \"") + kEngine +
+                            "\", which serves the models of " + file};
+  }
+  const store::ModelPlaces places =
+      store::find_places(config->directory, store::process_environment());
+  ConfiguredRules made;
+  for (const config::ModelConfig& model : config->models) {
+    const Result<sim::ModelSpec> spec = spec_of(model, places, engine->second);
+    if (!spec) {
+      made.notes.push_back(file + ": " + model.id + " is left out: " + spec.error().message);
+      continue;
+    }
+    if (model.dtype != spec::DType::kBf16) {
+      made.notes.push_back(file + ": " + model.id + ": its weights are counted with 16 bits each");
+    }
+    made.rules.push_back({.label = model.id, .spec = *spec});
+    for (const std::string& alias : model.aliases) {
+      made.rules.push_back({.label = alias, .spec = *spec});
+    }
+  }
+  if (made.rules.empty()) {
+    std::string all = file + ": has no model whose dimensions are known";
+    for (const std::string& note : made.notes) {
+      all += "\n" + note;
+    }
+    return Error{.code = Code::kInvalidArgument, .message = all};
+  }
+  return made;
+}
+
+}  // namespace heddle::cli
