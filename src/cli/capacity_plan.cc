@@ -23,7 +23,7 @@ constexpr double kGain = 0.001;
 constexpr int kInVain = 2;
 /// Requests of which it is asked what lacks, where too few were enough to see that a size is too
 /// small: fewer are mostly of a cluster that is cold.
-constexpr std::size_t kLeastAsked = 5000;
+constexpr std::size_t kLeastAsked = 2000;
 /// Of what is replayed, what sizes that are surely enough are asked for; where it is not few
 /// anyway.
 constexpr std::int64_t kBriefly = 4;
@@ -241,7 +241,11 @@ class KindPlanner {
       return part_;
     }
     const Stretch& last = part_.stretches[tally.stop->stretch];
-    const std::size_t least = std::min(last.begin + kLeastAsked, last.end) - 1;
+    const auto counted =
+        std::ranges::lower_bound(replays_.rows(), last.counted, {}, &sim::TraceRow::arrival) -
+        replays_.rows().begin();
+    const std::size_t least =
+        std::min(static_cast<std::size_t>(counted) + kLeastAsked, last.end) - 1;
     const Instant until = std::max(tally.stop->at, replays_.rows()[least].arrival);
     return beginning_of(part_, replays_.rows(), tally.stop->stretch + 1, until);
   }

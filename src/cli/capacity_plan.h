@@ -32,7 +32,7 @@ struct CapacityQuestion {
   std::size_t threads = 1;  ///< That replay.
   std::string origin{};     ///< Where the requests are from, if not from a trace; for people.
 
-  static constexpr std::int64_t kSample = 100'000;
+  static constexpr std::int64_t kSample = 60'000;
 };
 
 /// A cluster of so many equal servers, with the workload replayed on it.

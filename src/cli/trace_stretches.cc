@@ -12,7 +12,7 @@ using Rows = std::vector<sim::TraceRow>;
 
 /// A stretch is no shorter than this where the requests allow it: shorter ones are mostly warm-up
 /// of caches, and end before queues have grown.
-constexpr Duration kShortest = std::chrono::minutes(20);
+constexpr Duration kShortest = std::chrono::minutes(15);
 constexpr std::int64_t kFewest = 4;
 constexpr std::int64_t kMost = 24;
 
