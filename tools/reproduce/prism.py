@@ -347,7 +347,7 @@ def p7(sim):
         worst = min(change.values())
         rows.append(holds(f"{relaxed} relaxed: worst change over all rates [points]", "not worse", f"{worst:+.2f}", worst >= -2))
         for queue in QUEUES:
-            curves[f"{strict.split('-')[1]} strict, {queue}"] = [(s, found[s][0][queue][0]) for s in speeds]
+            curves[f"{strict.split('-')[1]}, {queue}"] = [(s, found[s][0][queue][0]) for s in speeds]
     note = ("The traffic is 35 minutes of Azure's two services (2023): chats, and code whose prompts are longer and come in bursts. Both models are a Llama3-8B "
             "on one H100. First tokens are due after 0.5 s of the strict one and after 20 s of the other. The paper states neither its traffic nor its objectives. So the rate whose gain is nearest to 40 "
             "points is a fit, and what is judged is that the relaxed model pays nothing for it. The simulator has no flag for heddle's queue, which goes by deadline, so that heddle is not in this table.")
