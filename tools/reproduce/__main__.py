@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cold_starts
 import directions
 import must_pass
+import prism
 import warmserve
 from harness import ROOT, RunFailed, Simulator, Unavailable
 
@@ -41,7 +42,7 @@ EXPERIMENTS = [
     Experiment("P9", "Three models on one GPU (Prism, Table 5)", must_pass.p9, True),
     Experiment("S3", "Swap-in of full vLLM engines (SwapServeLLM)", must_pass.s3),
     Experiment("S4", "Swap-in of lean engines (SwapServeLLM)", must_pass.s4),
-    *(Experiment(*entry) for entry in [*warmserve.EXPERIMENTS, *directions.EXPERIMENTS]),
+    *(Experiment(*entry) for entry in [*warmserve.EXPERIMENTS, *directions.EXPERIMENTS, *prism.EXPERIMENTS, directions.UNIFIED]),
 ]
 
 HEAD = """# Reproduction

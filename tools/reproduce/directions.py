@@ -517,5 +517,5 @@ EXPERIMENTS = [
     ("V2", "Attention offload (WEAVER, V2 to V8)", weaver, False, 0.8),
     ("P1", "GPUs needed by eight models (Prism, Table 1)", p1, False, 0.8),
     ("P8", "58 models (Prism)", p8, False, 0.8),
-    ("U", "One policy for all (heddle against the best single one)", unified, False, 1.0),
 ]
+UNIFIED = ("U", "One policy for all (heddle against the best single one)", unified, False, 1.0)

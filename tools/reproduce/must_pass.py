@@ -177,5 +177,7 @@ def s4(sim):
     for name, size, least, most in (("1.5B", 1.1, 0.87, 1.21), ("7 to 8B", 8.0, 1.48, 3.39), ("14B", 15.0, 2.44, 3.68)):
         rows.append(Row(f"S5, A100, {name}: swap-in [s]", f"{least} to {most}", swap_in(sim, "h100", size), None))
     chart = picture.lines("Swap-in of lean engines", {"paper": [(3.6, 0.75), (30.5, 4.6)], "ours": line}, "GB resident", "s")
-    note = "Both constants were fitted on the two points of S4. Sizes of S5's models are not stated; the rows there are for orientation."
+    note = ("Both constants were fitted on the two points of S4. Sizes of S5's models are not stated; the rows there are for orientation.\n\n"
+            "SwapServeLLM's other figures are cold starts of engines and the parts of them (S1, S2). They are measurements that the simulator takes as "
+            "inputs (`data/perf/platforms.yaml`), so there is nothing to replay. Its text has no workload of requests.")
     return Outcome(rows, note, [("s4.svg", chart, "Swap-in against size")])
