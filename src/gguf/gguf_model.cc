@@ -384,19 +384,24 @@ Result<std::string> config_json(const GgufFile& file) {
 }
 
 std::string generation_config_json(const GgufFile& file) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNames = {
-      std::pair{"temp", "temperature"},
-      std::pair{"top_p", "top_p"},
-      std::pair{"top_k", "top_k"},
-      std::pair{"min_p", "min_p"},
-      std::pair{"penalty_repeat", "repetition_penalty"}};
+  struct Suggestion {
+    std::string_view from{};
+    std::string_view to{};
+    std::string_view otherwise{};
+  };
+  constexpr std::array kSuggestions = {
+      Suggestion{.from = "temp", .to = "temperature", .otherwise = "0.8"},
+      Suggestion{.from = "top_p", .to = "top_p", .otherwise = "0.95"},
+      Suggestion{.from = "top_k", .to = "top_k", .otherwise = "40"},
+      Suggestion{.from = "min_p", .to = "min_p", .otherwise = "0.05"},
+      Suggestion{.from = "penalty_repeat", .to = "repetition_penalty", .otherwise = ""}};
   MetadataFields fields(file);
   JsonWriter json;
   json.begin_object();
-  for (const auto& [from, to] : kNames) {
-    const std::string decimal = fields.decimal(fmt::format("general.sampling.{}", from));
-    if (!decimal.empty()) {
-      json.key(to).json(decimal);
+  for (const auto& [from, to, otherwise] : kSuggestions) {
+    const std::string said = fields.decimal(fmt::format("general.sampling.{}", from));
+    if (!said.empty() || !otherwise.empty()) {
+      json.key(to).json(said.empty() ? otherwise : said);
     }
   }
   json.end_object();

@@ -234,7 +234,10 @@ TEST_F(GgufModelTest, ReadsWhatItsAuthorsSuggest) {
   EXPECT_EQ(defaults.numbers[&spec::SamplingParams::temperature], 0.6);
   EXPECT_EQ(defaults.numbers[&spec::SamplingParams::top_p], 0.95);
   EXPECT_EQ(defaults.top_k, 20);
-  EXPECT_EQ(generation_config_json(open(small_model())), "{}");
+  EXPECT_EQ(defaults.numbers[&spec::SamplingParams::min_p], 0.05)
+      << "llama.cpp's, as the file says nothing";
+  EXPECT_EQ(generation_config_json(open(small_model())),
+            R"({"temperature":0.8,"top_p":0.95,"top_k":40,"min_p":0.05})");
 }
 
 TEST(TensorNames, GoBothWays) {

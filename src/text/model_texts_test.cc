@@ -35,7 +35,8 @@ TEST(ModelTexts, AreMadeOfAGgufFile) {
   write_text(directory.path() / "m.gguf", file.bytes());
   const ModelTexts texts = ModelTexts::open(directory.path() / "m.gguf").value();
   EXPECT_THAT(texts.read("config.json").value(), testing::HasSubstr("\"LlamaForCausalLM\""));
-  EXPECT_EQ(texts.read("generation_config.json").value(), "{}");
+  EXPECT_EQ(texts.read("generation_config.json").value(),
+            R"({"temperature":0.8,"top_p":0.95,"top_k":40,"min_p":0.05})");
   EXPECT_EQ(texts.read("chat_template.jinja").error().code, Code::kNotFound);
   EXPECT_THAT(texts.names_in("", ".json"), ElementsAre());
 }
