@@ -38,7 +38,7 @@ TEST_F(ConfiguredRulesTest, DimensionsAreThoseOfTheFiles) {
   EXPECT_THAT(made->notes, testing::IsEmpty());
   ASSERT_EQ(made->rules.size(), 2U);
   EXPECT_EQ(made->rules[1].label, "plus");
-  const sim::ModelSpec& spec = find_model(made->rules, "sums").value();
+  const sim::ModelSpec spec = find_model(made->rules, "sums").value();
   EXPECT_EQ(spec.shape.hidden, 128);
   EXPECT_EQ(spec.shape.layers, 3);
   EXPECT_EQ(spec.shape.vocab, 263);
