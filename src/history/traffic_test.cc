@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_directory.h"
 #include "history/database.h"
 #include "history/history_store.h"
 
@@ -30,12 +31,6 @@ Traffic of(std::int64_t arrivals, std::int64_t prompt, std::int64_t answer) {
 
 class TrafficTest : public testing::Test {
  protected:
-  TrafficTest() {
-    std::string name = (fs::temp_directory_path() / "heddle-traffic-XXXXXX").string();
-    directory_ = ::mkdtemp(name.data());
-  }
-  ~TrafficTest() override { fs::remove_all(directory_); }
-
   [[nodiscard]] std::string file() const { return directory_ + "/" + HistoryStore::kFile; }
   void run(const char* statements) const {
     auto database = Database::open(file(), Database::Mode::kReadWrite);
@@ -49,7 +44,8 @@ class TrafficTest : public testing::Test {
     return read ? "nothing" : read.error().message;
   }
 
-  std::string directory_;
+  const TempDirectory home_{};
+  const std::string directory_ = home_.path().string();
 };
 
 TEST_F(TrafficTest, WhatIsCountedIsAddedUpAndRead) {
