@@ -10,17 +10,6 @@ namespace {
 
 constexpr const char* kEngine = "heddle";
 
-sim::ModelShape shape_of_files(const spec::ModelSpec& model) {
-  return {.hidden = model.hidden,
-          .intermediate = model.intermediate,
-          .layers = model.layers,
-          .heads = model.heads,
-          .kv_heads = model.kv_heads,
-          .head_dim = model.head_dim,
-          .vocab = model.vocab,
-          .tied_embeddings = model.tied_embeddings};
-}
-
 Result<sim::ModelSpec> spec_of(const config::ModelConfig& model,
                                const store::ModelPlaces& places,
                                const sim::EngineProfile& engine) {
@@ -40,7 +29,7 @@ Result<sim::ModelSpec> spec_of(const config::ModelConfig& model,
   }
   const std::int64_t own = files->model.max_position;
   return sim::ModelSpec{.name = model.id,
-                        .shape = shape_of_files(files->model),
+                        .shape = sim::shape_of(files->model),
                         .engine = engine,
                         .tp = model.block(),
                         .max_sequences = model.batch,

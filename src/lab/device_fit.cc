@@ -150,20 +150,9 @@ std::string print_rate(double bytes_per_second) {
 
 }  // namespace
 
-sim::ModelShape shape_of(const spec::ModelSpec& model) {
-  return {.hidden = model.hidden,
-          .intermediate = model.intermediate,
-          .layers = model.layers,
-          .heads = model.heads,
-          .kv_heads = model.kv_heads,
-          .head_dim = model.head_dim,
-          .vocab = model.vocab,
-          .tied_embeddings = model.tied_embeddings};
-}
-
 DeviceFit fit_device(const Calibration& measured) {
   HEDDLE_CHECK(!measured.steps.empty());
-  const sim::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = sim::shape_of(measured.model);
   std::vector<Terms> rows;
   Terms scale{};
   for (const StepSample& sample : measured.steps) {
@@ -224,7 +213,7 @@ double predict(const DeviceFit& fit, const sim::ModelShape& shape, const StepSam
 std::map<std::string, std::string> simulator_files(const Calibration& measured,
                                                    const DeviceFit& fit,
                                                    const std::string& name) {
-  const sim::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = sim::shape_of(measured.model);
   // sim::gpu_time asks for parts of peaks: of `flops` in attention over prompts, and of the
   // bandwidth in attention over the cache.
   const double queries = real(shape.layers) * 4 * real(shape.heads * shape.head_dim);
@@ -278,7 +267,7 @@ std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                                                  const DeviceFit& fit) {
   std::vector<std::vector<std::string>> rows{
       {"step", "tokens", "cached", "batch", "context", "ms", "fitted"}};
-  const sim::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = sim::shape_of(measured.model);
   for (const StepSample& sample : measured.steps) {
     const bool prompt = !sample.chunks.empty();
     rows.push_back({prompt ? "prefill" : "decode",

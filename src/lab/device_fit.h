@@ -34,9 +34,6 @@ struct DeviceFit {
 /// Engines side by side count where equals do the same. At least one sample of a step.
 [[nodiscard]] DeviceFit fit_device(const Calibration& measured);
 
-/// The dimensions that step times depend on.
-[[nodiscard]] sim::ModelShape shape_of(const spec::ModelSpec& model);
-
 /// What `heddle simulate` reads, by file name: gpus.yaml, models.yaml, engines.yaml, platforms.yaml
 /// (for --perf), cluster.yaml (one server with one such device) and rules.yaml (for --models). What
 /// is fixed in a step is the device's time, as an engine beside waits for it, too.

@@ -37,7 +37,7 @@ Calibration measured_as(const DeviceFit& fit) {
     measured.steps.push_back({.tokens = tokens / 16, .rows = tokens / 16, .context = tokens});
   }
   for (StepSample& sample : measured.steps) {
-    sample.seconds = predict(fit, shape_of(measured.model), sample);
+    sample.seconds = predict(fit, sim::shape_of(measured.model), sample);
   }
   return measured;
 }
@@ -82,7 +82,7 @@ TEST(SimulatorFiles, MeanTheSame) {
   gpu.prefill_self = value("gpus.yaml", "prefill_self");
   gpu.prefill_cached = value("gpus.yaml", "prefill_cached");
   gpu.pointwise_overhead = value("gpus.yaml", "pointwise_overhead") * 1e-9;
-  const sim::ModelShape shape = shape_of(measured.model);
+  const sim::ModelShape shape = sim::shape_of(measured.model);
   for (const StepSample& sample : measured.steps) {
     const double time = sim::gpu_time(shape,
                                       gpu,

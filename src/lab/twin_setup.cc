@@ -50,7 +50,7 @@ bool is_pipe(const agent::HostModel& model) {
 
 /// Of a stage, what its layers compute.
 twin::StepTimes step_of_stage(const agent::HostModel& stage, const Measured& measured) {
-  sim::ModelShape shape = shape_of(stage.spec);
+  sim::ModelShape shape = sim::shape_of(stage.spec);
   shape.layers = spec::own_layers(stage.spec).size();
   return step_times(measured.fit, shape);
 }
@@ -58,10 +58,10 @@ twin::StepTimes step_of_stage(const agent::HostModel& stage, const Measured& mea
 /// Of a sharded model, what its rank 0 computes and exchanges.
 twin::StepTimes step_of(const std::vector<agent::HostModel>& ranks, const Measured& measured) {
   if (ranks.size() == 1) {
-    return step_times(measured.fit, shape_of(measured.calibration.model));
+    return step_times(measured.fit, sim::shape_of(measured.calibration.model));
   }
   const spec::ModelSpec& shard = ranks.front().spec;
-  return with_exchanges(step_times(measured.fit, shape_of(shard)),
+  return with_exchanges(step_times(measured.fit, sim::shape_of(shard)),
                         measured.exchange,
                         shard.layers,
                         shard.hidden,

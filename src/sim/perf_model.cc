@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/exact_math.h"
+#include "spec/model_spec.h"
 
 namespace heddle::sim {
 namespace {
@@ -58,6 +59,17 @@ const std::array<double, 8>& mps_row(Phase phase, std::int64_t batch) {
 }
 
 }  // namespace
+
+ModelShape shape_of(const spec::ModelSpec& model) {
+  return {.hidden = model.hidden,
+          .intermediate = model.intermediate,
+          .layers = model.layers,
+          .heads = model.heads,
+          .kv_heads = model.kv_heads,
+          .head_dim = model.head_dim,
+          .vocab = model.vocab,
+          .tied_embeddings = model.tied_embeddings};
+}
 
 std::int64_t linear_parameters(const ModelShape& model) {
   return model.hidden * (model.heads + 2 * model.kv_heads) * model.head_dim +

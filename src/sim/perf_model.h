@@ -7,6 +7,10 @@
 
 #include "base/time.h"
 
+namespace heddle::spec {
+struct ModelSpec;
+}  // namespace heddle::spec
+
 namespace heddle::sim {
 
 // How long things take on hardware that is described by a dozen numbers: the calibrated roofline by
@@ -25,6 +29,9 @@ struct ModelShape {
   std::int64_t vocab = 0;         ///< V
   bool tied_embeddings = false;
 };
+
+/// Those of a model that is served.
+[[nodiscard]] ModelShape shape_of(const spec::ModelSpec& model);
 
 /// Weights of the linear operators of one layer: h*(nq+2nkv)*hd + nq*hd*h + 3*h*f.
 [[nodiscard]] std::int64_t linear_parameters(const ModelShape& model);
