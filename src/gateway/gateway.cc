@@ -42,6 +42,7 @@ std::vector<Endpoint> all_endpoints() {
   for (auto* part : {&model_endpoints,
                      &host_endpoints,
                      &inference_endpoints,
+                     &message_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
                      &proxy_endpoints,
@@ -230,7 +231,7 @@ Task<void> dispatch(std::shared_ptr<Context> context,
     auto matched = match_route(routing->routes, request.method, request.path);
     if (auto* none = std::get_if<NoMatch>(&matched)) {
       HttpResponse response{.status = none->error.status,
-                            .body = api::error_text(none->error, request.path)};
+                            .body = api::error_text(none->error, request.path, request.request_id)};
       if (!none->allow.empty()) {
         response.headers.emplace_back("Allow", none->allow);
       }

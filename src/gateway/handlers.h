@@ -47,6 +47,8 @@ struct Routing {
 
 /// Chat, completions, tokens: what wakes models.
 [[nodiscard]] std::vector<Endpoint> inference_endpoints();
+/// Anthropic's messages.
+[[nodiscard]] std::vector<Endpoint> message_endpoints();
 /// Responses, which are not kept.
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
