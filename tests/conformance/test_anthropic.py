@@ -3,9 +3,10 @@
 import json
 
 import anthropic
+import closer
 import pydantic
 import pytest
-from subject import ANSWER, KEY, MODEL, PROMPT, configuration, heddle
+from subject import ANSWER, KEY, MODEL, PROMPT, heddle
 
 MESSAGES = [{"role": "user", "content": PROMPT}]
 WEATHER = {
@@ -30,7 +31,7 @@ def client(server):
 
 
 def ask(client, **options):
-    return client.messages.create(**{"model": MODEL, "messages": MESSAGES, "max_tokens": 32, "temperature": 0, **options})
+    return client.messages.create(**{"model": MODEL, "messages": MESSAGES, "max_tokens": 32, "extra_body": {"temperature": 0}, **options})
 
 
 def test_a_message(client):
@@ -43,7 +44,7 @@ def test_a_message(client):
 
 
 def test_a_stream_is_the_whole_answer(client):
-    with client.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=32, temperature=0) as stream:
+    with client.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=32, extra_body={"temperature": 0}) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == ANSWER == final.content[0].text
@@ -121,29 +122,20 @@ def test_an_answer_of_a_form(client):
 
 
 def test_thoughts_are_blocks_of_their_own(tmp_path):
-    """The adder with a template that has it begin within a thought, which its first answer then is."""
-    import shutil
-
-    directory = tmp_path / "thinker"
-    shutil.copytree(heddle.MODELS / MODEL, directory)
-    template = directory / "chat_template.jinja"
-    template.write_text(
-        template.read_text().replace(
-            '{{- "<|assistant|>" -}}', '{{- "<|assistant|>" ~ ("<think>" if enable_thinking is true else "") -}}'
-        )
-    )
-    row = f"  {MODEL}: {{path: {directory}, reasoning_parser: think}}\n"
+    closer.write(tmp_path / "closer", thinks=True)
+    row = f"  closer: {{path: {tmp_path / 'closer'}, reasoning_parser: think}}\n"
     with heddle.Server(heddle.config(models=[row], extra=f"apiKeys: [{KEY}]\n")) as running:
         client = connect(running)
-        thought = ask(client, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2048)
-        assert thought.content[0].type == "thinking" and thought.content[0].thinking
-        with client.messages.stream(
-            model=MODEL, messages=MESSAGES, max_tokens=2048, temperature=0, thinking={"type": "enabled", "budget_tokens": 1024}
-        ) as stream:
+        options = {"model": "closer", "messages": MESSAGES, "max_tokens": 64}
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        thought = client.messages.create(thinking=thinking, **options)
+        assert [(block.type, block.thinking) for block in thought.content] == [("thinking", "o")]
+        with client.messages.stream(thinking=thinking, **options) as stream:
             told = "".join(event.thinking for event in stream if event.type == "thinking")
-            assert told == stream.get_final_message().content[0].thinking == thought.content[0].thinking
-        plain = ask(client, thinking={"type": "disabled"})
-        assert [block.type for block in plain.content] == ["text"] and plain.content[0].text == ANSWER
+            assert told == stream.get_final_message().content[0].thinking == "o"
+        for off in ({}, {"thinking": {"type": "disabled"}}):
+            plain = client.messages.create(**off, **options)
+            assert [(block.type, block.text) for block in plain.content] == [("text", "o")]
 
 
 def test_tokens_are_counted(client):

@@ -21,6 +21,11 @@ constexpr std::int64_t kTopKMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kStopSequencesMax = 16;
 constexpr std::size_t kStopSequenceBytesMax = 1024;
 
+/// A model here thinks before its answer, or not; not between calls alone.
+bool is_off(std::string_view thinking) {
+  return thinking == "disabled" || thinking == "between_tools";
+}
+
 /// Whether the model shall think. Anthropic's models do so only where they are asked to.
 bool asks_for_thought(BodyReader& body) {
   const std::optional<dom::element> thinking = body.find("thinking");
@@ -30,13 +35,13 @@ bool asks_for_thought(BodyReader& body) {
   std::string_view type;
   const bool known = thinking->is_object() &&
                      (*thinking)["type"].get_string().get(type) == simdjson::SUCCESS &&
-                     (type == "enabled" || type == "adaptive" || type == "disabled");
+                     (type == "enabled" || type == "adaptive" || is_off(type));
   if (!known) {
     body.reject("thinking",
                 *thinking,
                 R"({"type": "enabled", "budget_tokens": ...}, "adaptive" or "disabled")");
   }
-  return type != "disabled";
+  return !is_off(type);
 }
 
 /// Templates know one or the other name of this switch.

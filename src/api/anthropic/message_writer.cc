@@ -37,22 +37,29 @@ void write_block(JsonWriter& json, const Block& block, bool whole) {
       json.key("signature").string("");
       break;
     case BlockKind::kText:
-      json.key("type").string("text").key("text").string(text);
+      json.key("type").string("text").key("text").string(text).key("citations").null();
       break;
     case BlockKind::kToolUse:
       json.key("type").string("tool_use").key("id").string(block.id);
       json.key("name").string(block.name).key("input").json(whole ? text : "{}");
+      json.key("caller").begin_object().key("type").string("direct").end_object();
       break;
   }
   json.end_object();
 }
 
+/// Prefixes are kept without being asked to, for nothing and for no given time.
 void write_message_usage(JsonWriter& json, const Usage& usage) {
   json.begin_object();
   json.key("input_tokens").integer(usage.prompt_tokens - usage.cached_tokens);
   json.key("cache_creation_input_tokens").integer(0);
   json.key("cache_read_input_tokens").integer(usage.cached_tokens);
+  json.key("cache_creation").begin_object().key("ephemeral_5m_input_tokens").integer(0);
+  json.key("ephemeral_1h_input_tokens").integer(0).end_object();
   json.key("output_tokens").integer(usage.completion_tokens);
+  json.key("output_tokens_details").begin_object();
+  json.key("thinking_tokens").integer(usage.reasoning_tokens).end_object();
+  json.key("server_tool_use").null().key("inference_geo").null();
   json.key("service_tier").string("standard").end_object();
 }
 
@@ -148,7 +155,7 @@ class MessageWriter final : public AnswerWriter {
   }
 
   void write_stop(JsonWriter& json) const {
-    json.key("stop_reason");
+    json.key("container").null().key("stop_details").null().key("stop_reason");
     if (finish_ == spec::FinishReason::kNone) {
       json.null().key("stop_sequence").null();
       return;

@@ -10,7 +10,8 @@ using nlohmann::json;
 using spec::FinishReason;
 
 const AnswerHead kMessageHead{.id = "msg_7f", .model = "m"};
-const Usage kMessageUsage{.prompt_tokens = 10, .completion_tokens = 4, .cached_tokens = 7};
+const Usage kMessageUsage{
+    .prompt_tokens = 10, .completion_tokens = 4, .cached_tokens = 7, .reasoning_tokens = 2};
 
 /// The data of the events; that each is named as it says is checked.
 std::vector<json> message_events(const std::string& events) {
@@ -47,11 +48,15 @@ TEST(MessageWriter, AWholeMessageListsItsBlocks) {
                                 .called = true}},
                               kMessageUsage));
   EXPECT_EQ(message, json::parse(R"({"id":"msg_7f","type":"message","role":"assistant","model":"m",
-      "content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"yes"},
-                 {"type":"tool_use","id":"call_1","name":"f","input":{"a":1}}],
-      "stop_reason":"tool_use","stop_sequence":null,
+      "content":[{"type":"thinking","thinking":"hm","signature":""},
+                 {"type":"text","text":"yes","citations":null},
+                 {"type":"tool_use","id":"call_1","name":"f","input":{"a":1},
+                  "caller":{"type":"direct"}}],
+      "container":null,"stop_details":null,"stop_reason":"tool_use","stop_sequence":null,
       "usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":7,
-               "output_tokens":4,"service_tier":"standard"}})"));
+               "cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},
+               "output_tokens":4,"output_tokens_details":{"thinking_tokens":2},
+               "server_tool_use":null,"inference_geo":null,"service_tier":"standard"}})"));
 }
 
 TEST(MessageWriter, AStreamTellsHowItGrows) {
@@ -85,7 +90,8 @@ TEST(MessageWriter, AStreamTellsHowItGrows) {
   EXPECT_EQ(all[2]["delta"], json::parse(R"({"type":"thinking_delta","thinking":"h"})"));
   EXPECT_EQ(all[6]["delta"], json::parse(R"({"type":"text_delta","text":"ye"})"));
   EXPECT_EQ(all[9]["content_block"],
-            json::parse(R"({"type":"tool_use","id":"call_1","name":"f","input":{}})"));
+            json::parse(R"({"type":"tool_use","id":"call_1","name":"f","input":{},
+                            "caller":{"type":"direct"}})"));
   EXPECT_EQ(all[10]["delta"]["partial_json"], R"({"a":1})");
   EXPECT_EQ(all[12]["delta"]["stop_reason"], "tool_use");
   EXPECT_EQ(all[12]["usage"]["cache_read_input_tokens"], 7);
@@ -114,9 +120,9 @@ TEST(MessageWriter, NoBlockIsBlankUnlessItIsAll) {
   ASSERT_EQ(called.size(), 1U);
   EXPECT_EQ(called[0]["type"], "tool_use");
   EXPECT_EQ(content({.finish = FinishReason::kStop}),
-            json::parse(R"([{"type":"text","text":""}])"));
+            json::parse(R"([{"type":"text","text":"","citations":null}])"));
   EXPECT_EQ(content({.text = " \n", .finish = FinishReason::kStop}),
-            json::parse(R"([{"type":"text","text":" \n"}])"));
+            json::parse(R"([{"type":"text","text":" \n","citations":null}])"));
   const auto writer = message_writer(kMessageHead, 1);
   const std::string events = writer->news({.text = "\n"}) + writer->news({.text = "x"});
   EXPECT_EQ(message_events(events).back()["delta"]["text"], "\nx");

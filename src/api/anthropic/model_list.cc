@@ -17,6 +17,7 @@ void write_listed(JsonWriter& json, const ModelObject& model) {
   json.begin_object().key("type").string("model").key("id").string(model.id);
   json.key("display_name").string(model.name.empty() ? model.id : model.name);
   json.key("created_at").string(utc_time(model.created * 1'000'000'000));
+  json.key("lifecycle").string("active");
   if (model.context_length > 0) {
     json.key("max_input_tokens").integer(model.context_length);
   }

@@ -16,7 +16,7 @@ struct ListPage {
 };
 
 /// Models as Anthropic's API lists them:
-/// `{"data":[{"type":"model","id","display_name","created_at"}],"first_id","last_id","has_more"}`.
+/// `{"data":[{"type":"model","id","display_name","created_at",...}],"first_id","last_id","has_more"}`.
 [[nodiscard]] std::string anthropic_model_list_json(const std::vector<ModelObject>& models,
                                                     const ListPage& page);
 /// One of them.

@@ -24,7 +24,7 @@ std::string ids_on(const ListPage& page) {
 TEST(AnthropicModels, AreListed) {
   const json list = json::parse(anthropic_model_list_json(three_models(), {}));
   EXPECT_EQ(list["data"][0], json::parse(R"({"type":"model","id":"a","display_name":"A",
-      "created_at":"1970-01-01T00:00:05Z","max_input_tokens":64})"));
+      "created_at":"1970-01-01T00:00:05Z","lifecycle":"active","max_input_tokens":64})"));
   EXPECT_EQ(list["data"][1]["display_name"], "b");
   EXPECT_EQ(list["first_id"], "a");
   EXPECT_EQ(list["last_id"], "c");
