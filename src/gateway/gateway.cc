@@ -43,6 +43,8 @@ std::vector<Endpoint> all_endpoints() {
                      &host_endpoints,
                      &inference_endpoints,
                      &message_endpoints,
+                     &ollama_endpoints,
+                     &ollama_model_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
                      &proxy_endpoints,

@@ -263,6 +263,11 @@ api::ApiError conversation_error(const Error& error) {
   return wrong;
 }
 
+Abilities abilities_of(const OpenedModel& opened) {
+  return {.calls = own_tool_format(opened) != text::ToolFormat::kNone,
+          .thinks = reasoning_format(opened) != text::ReasoningFormat::kNone};
+}
+
 Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                                         HttpExchange& http,
                                         const OpenedModel& opened,

@@ -113,6 +113,13 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
                                                    std::int64_t max_tokens,
                                                    GenerationJob& job);
 
+/// What a model does beside answering, as it is configured or else as its templates say.
+struct Abilities {
+  bool calls = false;   ///< Tools, where it is left to it.
+  bool thinks = false;  ///< And marks that.
+};
+[[nodiscard]] Abilities abilities_of(const OpenedModel& opened);
+
 /// A conversation as its model reads it.
 struct ChatPrompt {
   std::vector<TokenId> tokens{};

@@ -15,7 +15,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-Task<void> message(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> answer_message(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = co_await parse_body(*context, http, &api::parse_message_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -61,7 +61,7 @@ Task<void> count_message_tokens(std::shared_ptr<Context> context, HttpExchange& 
 }  // namespace
 
 std::vector<Endpoint> message_endpoints() {
-  return {{{"POST", "/v1/messages"}, Access::kInference, ours_or_theirs<message>},
+  return {{{"POST", "/v1/messages"}, Access::kInference, ours_or_theirs<answer_message>},
           {{"POST", "/v1/messages/count_tokens"},
            Access::kInference,
            ours_or_theirs<count_message_tokens>}};

@@ -7,10 +7,10 @@
 #include "api/anthropic/model_list.h"
 #include "api/requests.h"
 #include "api/responses.h"
-#include "gateway/answered.h"
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
+#include "gateway/model_verbs.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 #include "gateway/upstream.h"
@@ -202,8 +202,8 @@ Task<void> retrieve(std::shared_ptr<Context> context, HttpExchange& http, std::s
   }
   const api::ModelObject object = describe(*context, *model, status_of(*context, model->id));
   const bool anthropic = asks_as_anthropic(http.request());
-  co_await respond_json(http,
-                        anthropic ? api::anthropic_model_json(object) : api::model_json(object));
+  std::string told = anthropic ? api::anthropic_model_json(object) : api::model_json(object);
+  co_await respond_json(http, std::move(told));
 }
 
 /// What a shell would run.
@@ -257,24 +257,6 @@ Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::st
   }
   json.end_array().end_object();
   co_await respond_json(http, std::move(json).take());
-}
-
-enum class Verb : std::uint8_t { kLoad, kUnload };
-
-/// Waits for the system behind to load or unload a model.
-Task<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
-  if (context.serving == nullptr) {
-    co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};
-  }
-  std::function<void(std::function<void(Result<void>)>)> begin =
-      [&context, verb, model](std::function<void(Result<void>)> done) {
-        if (verb == Verb::kLoad) {
-          context.serving->load(model, std::move(done));
-        } else {
-          context.serving->unload(model, core::EvictionReason::kOperator, std::move(done));
-        }
-      };
-  co_return co_await answered(context.loop, std::move(begin));
 }
 
 Task<void> carry_out_and_answer(std::shared_ptr<Context> context,

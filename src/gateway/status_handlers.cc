@@ -251,7 +251,8 @@ Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::stri
     co_return;
   }
   std::string page = "heddle " + context->version +
-                     ": many language models behind one OpenAI-compatible endpoint.\n\n";
+                     " is running: many language models behind one endpoint, with the APIs of "
+                     "OpenAI, Anthropic and Ollama.\n\n";
   page += context->keys_asked ? "What there is, it tells those who send a key.\n" : now(*context);
   page +=
       "\nsee\n  /ui/ (a page)  /v1/models  /running  /metrics  /api/devices  /api/requests  "

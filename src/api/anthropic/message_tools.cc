@@ -77,7 +77,7 @@ void add_message_tool(BodyReader& body,
 
 void read_message_choice(BodyReader& body, ToolUse& use) {
   constexpr std::string_view kWant =
-      R"({"type": "auto"}, "any" or "none", or {"type": "tool", "name": ...} with one of the tools)";
+      R"({"type": "auto"}, "any" or "none", or {"type": "tool", "name": ...} with a tool's name)";
   use.choice = use.list.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
   const std::optional<dom::element> value = body.find("tool_choice");
   if (!value) {

@@ -15,11 +15,10 @@ struct ListPage {
   std::string before_id{};  ///< End before it; empty: at the end.
 };
 
-/// Models as Anthropic's API lists them:
-/// `{"data":[{"type":"model","id","display_name","created_at",...}],"first_id","last_id","has_more"}`.
+/// Models as Anthropic's API lists them: `{"data":[...],"first_id","last_id","has_more"}`.
 [[nodiscard]] std::string anthropic_model_list_json(const std::vector<ModelObject>& models,
                                                     const ListPage& page);
-/// One of them.
+/// One of them: `{"type":"model","id","display_name","created_at","lifecycle",...}`.
 [[nodiscard]] std::string anthropic_model_json(const ModelObject& model);
 
 }  // namespace heddle::api
