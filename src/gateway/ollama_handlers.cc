@@ -50,8 +50,8 @@ Task<void> load_or_unload(std::shared_ptr<Context> context,
     co_await respond_error(http, unload_wants_admin());
     co_return;
   }
-  const Result<void> done =
-      co_await carry_out(*context, unload ? Verb::kUnload : Verb::kLoad, model->id);
+  const Verb verb = unload ? Verb::kUnload : Verb::kLoad;
+  const Result<void> done = co_await carry_out(*context, verb, model->id);
   if (!done) {
     co_await respond_error(http, api::from_error(done.error()));
     co_return;
@@ -59,9 +59,9 @@ Task<void> load_or_unload(std::shared_ptr<Context> context,
   if (!unload && request.params.keep_alive) {
     model->keep_alive = request.params.keep_alive;
   }
-  co_await respond_json(
-      http,
-      api::ollama_loaded_json(request.model, form, wall_clock_ns(), unload ? "unload" : "load"));
+  std::string told =
+      api::ollama_loaded_json(request.model, form, wall_clock_ns(), unload ? "unload" : "load");
+  co_await respond_json(http, std::move(told));
 }
 
 Task<void> answer_ollama(std::shared_ptr<Context> context,

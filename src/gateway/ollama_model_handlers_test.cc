@@ -29,7 +29,7 @@ TEST_F(OllamaModelHandlersTest, ThoseInMemoryAreListed) {
   const json models = ask("GET", "/api/ps")["models"];
   ASSERT_EQ(models.size(), 1U);
   EXPECT_EQ(models[0]["model"], "org/name:8b");
-  EXPECT_EQ(models[0]["size_vram"], 0) << "no device here is a GPU";
+  EXPECT_EQ(models[0]["size_vram"], 1000) << "the device here is known as a GPU's is";
   EXPECT_THAT(models[0]["expires_at"].get<std::string>(), EndsWith("Z"));
 }
 

@@ -63,7 +63,10 @@ std::string ollama_running_json(const std::vector<OllamaModelObject>& models) {
     write_named(json, model);
     json.key("expires_at").string(utc_time(model.expires));
     json.key("size_vram").integer(model.size_vram);
-    json.key("context_length").integer(model.context).end_object();
+    if (model.context > 0) {
+      json.key("context_length").integer(model.context);
+    }
+    json.end_object();
   }
   json.end_array().end_object();
   return std::move(json).take();
