@@ -25,6 +25,7 @@
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
 #include "gateway/idle_models.h"
+#include "gateway/openapi.h"
 #include "gateway/router.h"
 #include "gateway/task.h"
 #include "gateway/web_rules.h"
@@ -170,7 +171,9 @@ class Gateway::Impl {
         routing_(make_routing()),
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
-        close_timer_(loop) {}
+        close_timer_(loop) {
+    context_->openapi = openapi_json(*routing_, options.version);
+  }
 
   ~Impl() {
     context_->serving = nullptr;
