@@ -63,8 +63,12 @@ bool leads_to(std::string_view path, std::string_view wanted) {
 
 }  // namespace
 
+bool is_anthropic(std::string_view path) {
+  return leads_to(path, kMessages);
+}
+
 ApiForm form_of(std::string_view path) {
-  if (leads_to(path, kMessages)) {
+  if (is_anthropic(path)) {
     return ApiForm::kAnthropic;
   }
   const bool ollama = std::any_of(kOllamaPaths.begin(),
@@ -74,7 +78,7 @@ ApiForm form_of(std::string_view path) {
 }
 
 int error_status(const ApiError& error, std::string_view path) {
-  const bool overloaded = error.status == kUnavailable && form_of(path) == ApiForm::kAnthropic;
+  const bool overloaded = error.status == kUnavailable && is_anthropic(path);
   return overloaded ? kOverloaded : error.status;
 }
 

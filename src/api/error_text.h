@@ -16,6 +16,8 @@ enum class ApiForm : std::uint8_t {
   kOllama,     ///< /api/chat and such.
 };
 [[nodiscard]] ApiForm form_of(std::string_view path);
+/// Whether that is Anthropic's.
+[[nodiscard]] bool is_anthropic(std::string_view path);
 
 /// The status of an answer to a request for `path`: that of the error or, where Anthropic's clients
 /// know a server that is overloaded by 529, that.

@@ -502,7 +502,7 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
     add("Server", kServerName);
   }
   add(kRequestIdField, request_.request_id);
-  if (!has_id && api::form_of(request_.path) == api::ApiForm::kAnthropic) {
+  if (!has_id && api::is_anthropic(request_.path)) {
     add(kAnthropicIdField, request_.request_id);
   }
   if (head.length) {

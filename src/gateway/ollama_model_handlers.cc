@@ -303,7 +303,7 @@ Task<void> not_ollamas_store(std::shared_ptr<Context>, HttpExchange& http, std::
 std::vector<Endpoint> ollama_model_endpoints() {
   return {{{"GET", "/api/tags"}, Access::kAny, ollama_tags},
           {{"GET", "/api/ps"}, Access::kAny, ollama_running},
-          {{"POST", "/api/show"}, Access::kAny, ollama_show},
+          {{"POST", "/api/show"}, Access::kInference, ollama_show},
           {{"POST", "/api/pull"}, Access::kAdmin, ollama_pull},
           {{"POST", "/api/push"}, Access::kAdmin, not_ollamas_store},
           {{"POST", "/api/create"}, Access::kAdmin, not_ollamas_store},

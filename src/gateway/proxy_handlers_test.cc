@@ -34,6 +34,9 @@ TEST_F(ProxyHandlers, ForwardWhatEnginesHave) {
                            "/score",
                            "/v1/messages",
                            "/v1/messages/count_tokens",
+                           "/api/chat",
+                           "/api/generate",
+                           "/api/embed",
                            "/v1/audio/speech",
                            "/infill",
                            "/completion"}) {
