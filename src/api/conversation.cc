@@ -15,76 +15,6 @@ namespace {
 
 constexpr std::size_t kItemsMax = 16'384;
 
-/// Puts messages together. Parts of the assistant's turn gather until something else comes.
-class Conversation {
- public:
-  void message(std::string_view role, std::string_view content) {
-    if (role == "assistant") {
-      if (text_ || !calls_.empty()) {
-        close_turn();
-      }
-      text_ = std::string(content);
-      return;
-    }
-    close_turn();
-    text_bytes_ += content.size();
-    json_.begin_object().key("role").string(role).key("content").string(content).end_object();
-  }
-
-  void thought(std::string_view text) {
-    if (text_ || !calls_.empty()) {
-      close_turn();
-    }
-    reasoning_ += text;
-  }
-
-  void call(std::string_view id, std::string_view name, std::string_view arguments) {
-    spec::JsonWriter call;
-    call.begin_object().key("id").string(id).key("type").string("function");
-    call.key("function").begin_object().key("name").string(name);
-    call.key("arguments").json(arguments_json(arguments)).end_object().end_object();
-    calls_ += (calls_.empty() ? "" : ",") + call.text();
-  }
-
-  void result(std::string_view id, std::string_view output) {
-    close_turn();
-    text_bytes_ += output.size();
-    json_.begin_object().key("role").string("tool").key("tool_call_id").string(id);
-    json_.key("content").string(output).end_object();
-  }
-
-  Messages take() {
-    close_turn();
-    json_.end_array();
-    return {.json = std::move(json_).take(), .text_bytes = text_bytes_};
-  }
-
- private:
-  void close_turn() {
-    if (!text_ && calls_.empty()) {
-      reasoning_.clear();
-      return;
-    }
-    json_.begin_object().key("role").string("assistant").key("content").string(text_.value_or(""));
-    if (!reasoning_.empty()) {
-      json_.key("reasoning_content").string(reasoning_);
-    }
-    if (!calls_.empty()) {
-      json_.key("tool_calls").json("[" + calls_ + "]");
-    }
-    json_.end_object();
-    reasoning_.clear();
-    text_.reset();
-    calls_.clear();
-  }
-
-  spec::JsonWriter json_ = std::move(spec::JsonWriter().begin_array());
-  std::size_t text_bytes_ = 0;
-  std::string reasoning_{};
-  std::optional<std::string> text_{};
-  std::string calls_{};
-};
-
 /// The text of a content or an output: a string, or a list of parts that hold text.
 std::string text_of(BodyReader& body, const std::string& where, dom::object item, const char* key) {
   dom::element content;
@@ -164,6 +94,65 @@ void add_item(BodyReader& body,
 }
 
 }  // namespace
+
+void Conversation::message(std::string_view role, std::string_view content) {
+  if (role == "assistant") {
+    if (text_ || !calls_.empty()) {
+      close_turn();
+    }
+    text_ = std::string(content);
+    return;
+  }
+  close_turn();
+  text_bytes_ += content.size();
+  json_.begin_object().key("role").string(role).key("content").string(content).end_object();
+}
+
+void Conversation::thought(std::string_view text) {
+  if (text_ || !calls_.empty()) {
+    close_turn();
+  }
+  reasoning_ += text;
+}
+
+void Conversation::call(std::string_view id, std::string_view name, std::string_view arguments) {
+  spec::JsonWriter call;
+  call.begin_object().key("id").string(id).key("type").string("function");
+  call.key("function").begin_object().key("name").string(name);
+  call.key("arguments").json(arguments_json(arguments)).end_object().end_object();
+  calls_ += (calls_.empty() ? "" : ",") + call.text();
+}
+
+void Conversation::result(std::string_view id, std::string_view output) {
+  close_turn();
+  text_bytes_ += output.size();
+  json_.begin_object().key("role").string("tool").key("tool_call_id").string(id);
+  json_.key("content").string(output).end_object();
+}
+
+Messages Conversation::take() {
+  close_turn();
+  json_.end_array();
+  return {.json = std::move(json_).take(), .text_bytes = text_bytes_};
+}
+
+void Conversation::close_turn() {
+  if (!text_ && calls_.empty()) {
+    reasoning_.clear();
+    return;
+  }
+  json_.begin_object().key("role").string("assistant").key("content").string(text_.value_or(""));
+  if (!reasoning_.empty()) {
+    json_.key("reasoning_content").string(reasoning_);
+  }
+  if (!calls_.empty()) {
+    json_.key("tool_calls").json("[" + calls_ + "]");
+  }
+  json_.end_object();
+  reasoning_.clear();
+  text_.reset();
+  calls_.clear();
+}
 
 Messages read_conversation(BodyReader& body) {
   Conversation conversation;

@@ -54,6 +54,7 @@ struct ChatRequest {
   Messages messages{};
   std::string template_variables{};  ///< JSON object for the chat template.
   bool add_generation_prompt = true;
+  std::string answer_begins{};  ///< What the model goes on from; not part of what it answers.
   ToolUse tools{};
   GenerationParams params{};
 };

@@ -53,6 +53,7 @@ struct Context {
   RunningRequests live{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
+  std::string openapi{};                      ///< The document of what is answered here.
 };
 
 /// Milliseconds since 1970.

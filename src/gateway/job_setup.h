@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -61,14 +62,17 @@ class ChatReading {
  public:
   /// All is lent until the last step.
   /// @param instructions  For text::render_plainly, where the template does not know of tools.
+  /// @param begun         What stands after all that, which the model goes on from.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
               TextBounds bounds,
-              std::optional<std::string> instructions = {})
+              std::optional<std::string> instructions = {},
+              std::string_view begun = {})
       : model_(model),
         chat_(chat),
         instructions_(std::move(instructions)),
+        begun_(begun),
         special_(special),
         bounds_(std::move(bounds)) {}
 
@@ -82,6 +86,7 @@ class ChatReading {
   const text::TextModel& model_;
   const text::Chat& chat_;
   std::optional<std::string> instructions_;
+  std::string_view begun_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};
@@ -107,6 +112,25 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
                                                    const std::string& param,
                                                    std::int64_t max_tokens,
                                                    GenerationJob& job);
+
+/// What a model does beside answering, as it is configured or else as its templates say.
+struct Abilities {
+  bool calls = false;   ///< Tools, where it is left to it.
+  bool thinks = false;  ///< And marks that.
+};
+[[nodiscard]] Abilities abilities_of(const OpenedModel& opened);
+
+/// A conversation as its model reads it.
+struct ChatPrompt {
+  std::vector<TokenId> tokens{};
+  std::string end{};  ///< Its last bytes.
+};
+/// Renders and tokenises `request` for a model that was opened.
+Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
+                                        HttpExchange& http,
+                                        const OpenedModel& opened,
+                                        const api::ChatRequest& request,
+                                        TextBounds bounds);
 
 /// Everything from a chat's request to its job.
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,

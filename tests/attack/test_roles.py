@@ -39,7 +39,7 @@ def test_a_key_neither_reads_of_others_nor_changes_anything(server):
         status, _, said = call(server, "ask", path)
         assert status == 403 and said["error"]["code"] == "insufficient_permissions", path
         assert "role admin" in said["error"]["message"] or "role metrics" in said["error"]["message"]
-    for path in ("/unload", "/models/load", "/models/unload", "/api/models/unload", "/sleep", "/wake_up", "/upstream/x/v1/models"):
+    for path in ("/unload", "/models/load", "/models/unload", "/api/models/unload", "/sleep", "/wake_up", "/upstream/x/v1/models", "/api/pull"):
         assert call(server, "ask", path, {"model": MODEL})[0] == 403, path
         assert call(server, "scrape", path, {"model": MODEL})[0] == 403, path
 
@@ -49,7 +49,10 @@ def test_one_key_is_enough_for_prometheus_and_opens_nothing_else(server):
         assert call(server, "scrape", path)[0] == 200, path
     for path in ("/logs", "/api/requests", "/api/decisions"):
         assert call(server, "scrape", path)[0] == 403, path
-    assert call(server, "scrape", "/v1/completions", {"model": MODEL, "prompt": "1"})[0] == 403
+    for path in ("/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/api/chat", "/api/generate", "/api/embed", "/api/show"):
+        assert call(server, "scrape", path, {"model": MODEL, "prompt": "1"})[0] == 403, path
+    # A request that asks nothing unloads; so may administrators alone.
+    assert call(server, "ask", "/api/generate", {"model": MODEL, "keep_alive": 0})[0] == 403
 
 
 def test_requests_are_told_to_who_made_them(server):
