@@ -1,15 +1,56 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "api/body_reader.h"
 #include "api/requests.h"
+#include "spec/json_writer.h"
 
 namespace heddle::api {
 
-/// Reads `instructions` and `input` of a request to /v1/responses into the JSON array of messages
-/// that chat templates know. There the thoughts, texts and calls of one turn are items of their
-/// own; here they become one message. What is wrong is kept in `body`.
-[[nodiscard]] Messages read_conversation(BodyReader& body);
+/// A part of a conversation, as chat's messages.
+struct Turns {
+  std::string system{};        ///< What system and developer say before anybody else, joined.
+  std::string json{};          ///< The other messages, commas between them.
+  std::size_t text_bytes = 0;  ///< As that of Messages, `system` included.
+
+  /// Puts `later` behind it.
+  void append(Turns later);
+};
+
+/// Puts the items of /v1/responses together. Parts of the assistant's turn gather until something
+/// else comes.
+class TurnsBuilder {
+ public:
+  void message(std::string_view role, std::string_view content);
+  void thought(std::string_view text);
+  /// A call of a function; `arguments` are JSON.
+  void call(std::string_view id, std::string_view name, std::string_view arguments);
+  void result(std::string_view id, std::string_view output);
+  [[nodiscard]] Turns take();
+
+ private:
+  void close_turn();
+
+  Turns turns_{};
+  std::string reasoning_{};
+  std::optional<std::string> text_{};
+  std::string calls_{};
+};
+
+/// The arguments of a function that takes one text: what a call of a custom tool becomes.
+[[nodiscard]] std::string custom_arguments(std::string_view input);
+/// And back: the text, or the arguments as they are where they hold none.
+[[nodiscard]] std::string custom_input(const std::string& arguments);
+
+/// Reads `input` of a request to /v1/responses. What is wrong is kept in `body`; items that only
+/// tell of the doings of OpenAI's own tools are left out, with a warning.
+[[nodiscard]] Turns read_turns(BodyReader& body);
+
+/// All of a conversation as chat has it, the instructions first.
+[[nodiscard]] Messages chat_messages(std::string_view instructions, const Turns& turns);
 
 }  // namespace heddle::api

@@ -165,6 +165,15 @@ bool is_empty(const Choice& choice) {
          (!choice.logprobs || choice.logprobs->empty());
 }
 
+std::string warnings_json(const std::vector<std::string>& warnings) {
+  JsonWriter json;
+  json.begin_array();
+  for (const std::string& warning : warnings) {
+    json.string(warning);
+  }
+  return std::move(json.end_array()).take();
+}
+
 std::int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
@@ -202,6 +211,9 @@ std::string answer_json(const AnswerHead& head,
   }
   json.end_array().key("usage");
   write_usage(json, usage);
+  if (!head.warnings.empty()) {
+    json.key("warnings").json(warnings_json(head.warnings));
+  }
   json.end_object();
   return std::move(json).take();
 }

@@ -18,10 +18,11 @@ enum class AnswerKind : std::uint8_t { kChat, kCompletion };
 /// What all parts of one answer share.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::kChat;
-  std::string id{};           ///< chatcmpl-... or cmpl-...
-  std::int64_t created = 0;   ///< Seconds since 1970.
-  std::string model{};        ///< As the request named it.
-  std::string fingerprint{};  ///< Equal seeds give equal answers while this stays.
+  std::string id{};                     ///< chatcmpl-... or cmpl-...
+  std::int64_t created = 0;             ///< Seconds since 1970.
+  std::string model{};                  ///< As the request named it.
+  std::vector<std::string> warnings{};  ///< What was not done as asked; told where there are any.
+  std::string fingerprint{};            ///< Equal seeds give equal answers while this stays.
 };
 
 struct Usage {
@@ -68,6 +69,9 @@ struct Choice {
 void append(Choice& choice, Choice more);
 /// Whether there is nothing to tell.
 [[nodiscard]] bool is_empty(const Choice& choice);
+
+/// A list of strings.
+[[nodiscard]] std::string warnings_json(const std::vector<std::string>& warnings);
 
 /// Of text in UTF-8.
 [[nodiscard]] std::int64_t count_characters(std::string_view text);

@@ -24,8 +24,11 @@ constexpr std::array<std::string_view, 7> kMarkers{"<think>",
 Result<Answer> Answer::make(std::shared_ptr<const text::TextModel> model, Options options) {
   const bool parsed =
       options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
-  Result<AnswerText> text = AnswerText::make(
-      model, options.stop, parsed ? std::span(kMarkers) : std::span<const std::string_view>());
+  Result<AnswerText> text =
+      AnswerText::make(model,
+                       options.stop,
+                       parsed ? std::span(kMarkers) : std::span<const std::string_view>(),
+                       options.include_stop);
   if (!text) {
     return text.error();
   }

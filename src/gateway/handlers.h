@@ -47,7 +47,7 @@ struct Routing {
 
 /// Chat, completions, tokens: what wakes models.
 [[nodiscard]] std::vector<Endpoint> inference_endpoints();
-/// Responses, which are not kept.
+/// Responses, and those that are kept.
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();

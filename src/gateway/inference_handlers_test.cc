@@ -402,6 +402,34 @@ TEST_F(InferenceTest, WhatIsWrongIsToldByField) {
   EXPECT_TRUE(serving.started.empty());
 }
 
+TEST_F(InferenceTest, AnAnswerMayGoOnWithTheLastMessage) {
+  start();
+  const std::string body =
+      R"({"model":"tiny","add_generation_prompt":false,"continue_final_message":true,"messages":)"
+      R"([{"role":"user","content":"one"},{"role":"assistant","content":"one, t"}]})";
+  EXPECT_EQ(call("POST", "/v1/chat/completions", body).status, 200);
+  std::string prompt;
+  for (const TokenId token : serving.started.at(0)->prompt) {
+    prompt += static_cast<char>(token);
+  }
+  EXPECT_EQ(prompt, "user: one\nassistant: one, t") << "without what the template has behind it";
+}
+
+TEST_F(InferenceTest, TyposAreTold) {
+  start();
+  const TestResponse whole = call("POST", "/v1/chat/completions", chat_body(R"("temprature":1)"));
+  const json warnings = json::parse(whole.body)["warnings"];
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0].get<std::string>(), HasSubstr("did you mean \"temperature\"?"));
+  EXPECT_EQ(whole.headers.at("x-heddle-warnings"), warnings[0].get<std::string>());
+  const TestResponse stream =
+      call("POST", "/v1/chat/completions", chat_body(R"("temprature":1,"stream":true)"));
+  EXPECT_EQ(stream.headers.at("x-heddle-warnings"), warnings[0].get<std::string>());
+  const TestResponse silent = call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_FALSE(silent.headers.contains("x-heddle-warnings"));
+  EXPECT_FALSE(json::parse(silent.body).contains("warnings"));
+}
+
 TEST_F(InferenceTest, APromptBeyondTheContextIsToldTheNumbers) {
   config.models[0].context = 16;
   start();

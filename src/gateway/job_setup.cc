@@ -230,12 +230,38 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   co_return api::from_error(error);
 }
 
+namespace {
+
+/// Ends a prompt with the last place of `text`, which is the last message's, as that shall go on.
+void cut_behind(std::string_view text, Result<std::string>& prompt) {
+  std::size_t at = prompt->rfind(text);
+  // Many templates trim what they are given.
+  while (at == std::string::npos && !text.empty() &&
+         std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos) {
+    text.remove_suffix(1);
+    at = prompt->rfind(text);
+  }
+  if (at == std::string::npos || text.empty()) {
+    prompt = Error{.code = Code::kInvalidArgument,
+                   .message =
+                       "continue_final_message: this model's template does not show the "
+                       "last message as it is, so it cannot be continued"};
+    return;
+  }
+  prompt->resize(at + text.size());
+}
+
+}  // namespace
+
 bool ChatReading::step() {
   if (reading_) {
     return reading_->step();
   }
   prompt_ =
       instructions_ ? text::render_plainly(model_, chat_, *instructions_) : model_.render(chat_);
+  if (*prompt_ && continued_) {
+    cut_behind(*continued_, *prompt_);
+  }
   if (!*prompt_) {
     return true;
   }
@@ -289,7 +315,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                       conversation,
                       text::SpecialTokens::kNone,
                       bounds,
-                      instructions_for(opened, request.tools));
+                      instructions_for(opened, request.tools),
+                      std::move(request.continued));
   std::function<bool()> step = [&reading] { return reading.step(); };
   std::optional<api::ApiError> wrong =
       co_await work_on_text(*context, http, http.request().body.size(), std::move(step));
@@ -302,6 +329,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   job.prompt_end = reading.end();
   job.params = std::move(request.params);
+  job.head.warnings = job.params.warnings;
   job.prompts.push_back(std::get<0>(std::move(tokens)));
   use_tools(opened, request.tools, format, job);
   job.reasoning = reasoning_format(opened);

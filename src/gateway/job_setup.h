@@ -60,15 +60,18 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 class ChatReading {
  public:
   /// All is lent until the last step.
+  /// @param continued     The text of the last message, where that is to be gone on with.
   /// @param instructions  For text::render_plainly, where the template does not know of tools.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
               TextBounds bounds,
-              std::optional<std::string> instructions = {})
+              std::optional<std::string> instructions = {},
+              std::optional<std::string> continued = {})
       : model_(model),
         chat_(chat),
         instructions_(std::move(instructions)),
+        continued_(std::move(continued)),
         special_(special),
         bounds_(std::move(bounds)) {}
 
@@ -82,6 +85,7 @@ class ChatReading {
   const text::TextModel& model_;
   const text::Chat& chat_;
   std::optional<std::string> instructions_;
+  std::optional<std::string> continued_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};
