@@ -279,6 +279,12 @@ void BodyReader::refuse_unless(std::string_view key, double neutral) {
   }
 }
 
+void BodyReader::warn_of_schema(const std::string& where, std::string_view schema) {
+  if (schema.find(R"("uniqueItems":true)") != std::string_view::npos) {
+    warn(where + ": uniqueItems is ignored, lists may have an entry twice");
+  }
+}
+
 void BodyReader::warn(std::string warning) {
   if (warnings_.size() < kWarningsMax) {
     warnings_.push_back(std::move(warning));

@@ -50,6 +50,8 @@ class BodyReader {
   /// The same of numbers of which another value than zero asks for nothing.
   void refuse_unless(std::string_view key, double neutral);
 
+  /// Warns of what nobody holds answers to in a JSON schema.
+  void warn_of_schema(const std::string& where, std::string_view schema);
   /// Something that was not done as asked, and harms nobody. At most 16 are kept.
   void warn(std::string warning);
   /// Warns of fields that nobody has asked for, with the name that was probably meant, and takes

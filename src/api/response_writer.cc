@@ -308,7 +308,8 @@ class ResponseWriter final : public AnswerWriter {
          .id = id(custom ? "ctc_" : "fc_"),
          .text = custom ? custom_input(call.arguments) : call.arguments,
          .call_id = call.id,
-         .name = call.name},
+         .name = call.name,
+         .whole = call.whole},
         events);
     const Item& item = items_.back();
     events += text_event(std::string(stem(item.kind)) + ".delta", "delta", item.text, {});
@@ -335,7 +336,7 @@ class ResponseWriter final : public AnswerWriter {
     }
     open_ = false;
     Item& item = items_.back();
-    // A call is only told when it is whole.
+    // Of a call it is known whether it is whole.
     if (finish_ == spec::FinishReason::kLength && !is_call(item.kind)) {
       item.whole = false;
     }

@@ -50,6 +50,7 @@ struct ToolCall {
   std::string id{};
   std::string name{};
   std::string arguments{};  ///< JSON.
+  bool whole = true;  ///< Else a limit cut it off, and its arguments are the beginning of JSON.
 };
 
 /// One answer, or what is new of it.

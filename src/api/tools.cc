@@ -146,6 +146,7 @@ void add_tool(
     }
     if (dom::object(parameters).size() > 0) {
       tool.parameters = simdjson::minify(parameters);
+      body.warn_of_schema(where + ".parameters", tool.parameters);
     }
   }
   for (const Tool& other : use.list) {

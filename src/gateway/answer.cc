@@ -80,15 +80,18 @@ void Answer::part(std::string text, api::Choice& news) {
   }
   text::ToolCallParser::Found found = tools_.push(parts.text);
   if (text_.ended()) {
-    text::ToolCallParser::Found rest = tools_.finish();
+    text::ToolCallParser::Found rest =
+        tools_.finish(/*cut=*/text_.finish() == spec::FinishReason::kLength);
     found.text += rest.text;
     std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
   }
   news.reasoning = std::move(parts.reasoning);
   news.text = std::move(found.text);
   for (text::ToolCall& call : found.calls) {
-    news.calls.push_back(
-        {.index = calls_++, .name = std::move(call.name), .arguments = std::move(call.arguments)});
+    news.calls.push_back({.index = calls_++,
+                          .name = std::move(call.name),
+                          .arguments = std::move(call.arguments),
+                          .whole = call.whole});
   }
   news.called = calls_ > 0;
 }

@@ -213,6 +213,7 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   if (!grammar.constrains()) {
     co_return std::nullopt;
   }
+  const spec::Grammar asked = grammar;
   sandbox::GrammarTrial trial{.directory = opened.text->directory,
                               .vocab = opened.text->vocab,
                               .grammar = std::move(grammar)};
@@ -222,7 +223,7 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   }
   const Error& error = tried.error();
   if (error.code == Code::kInvalidArgument) {
-    co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error.message);
+    co_return grammar_fault(param, asked, error.message);
   }
   if (error.code == Code::kResourceExhausted) {
     co_return api::concurrency_limit(error.message);
@@ -329,9 +330,14 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   job.prompt_end = reading.end();
   job.params = std::move(request.params);
-  job.head.warnings = job.params.warnings;
   job.prompts.push_back(std::get<0>(std::move(tokens)));
   use_tools(opened, request.tools, format, job);
+  if (request.tools.choice == api::ToolChoice::kAuto && format == text::ToolFormat::kNone) {
+    job.params.warnings.emplace_back(
+        "tools: how this model spells calls is not known, so none are looked for; tool_choice "
+        "\"required\" or a named tool works, and so does tool_parser in the configuration");
+  }
+  job.head.warnings = job.params.warnings;
   job.reasoning = reasoning_format(opened);
   if (job.params.grammar.constrains()) {
     job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);
@@ -339,7 +345,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
       job.reasoning = text::ReasoningFormat::kNone;  // All of it is the answer.
     }
   }
-  const std::string param = request.tools.forced() ? "tools" : "response_format";
+  const bool calls = request.tools.choice != api::ToolChoice::kNone && !request.tools.list.empty();
+  const std::string param = calls ? "tools" : "response_format";
   wrong = co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
   if (!wrong) {
     wrong = resolve(*context, opened, "messages", 0, job);
