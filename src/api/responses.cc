@@ -130,6 +130,7 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   json.end_object();
   if (model.context_length > 0) {
     json.key("context_length").integer(model.context_length);
+    json.key("max_model_len").integer(model.context_length);  // vLLM's name.
   }
   if (model.slo_ttft > Duration{}) {
     const auto ms = [](Duration time) { return std::chrono::duration<double, std::milli>(time); };
