@@ -1,5 +1,6 @@
 #include "api/body_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "api/json_fault.h"
+#include "base/nearest.h"
 
 namespace heddle::api {
 
@@ -21,6 +23,7 @@ constexpr std::size_t kPartsMax = std::size_t{1} << 19U;
 constexpr std::size_t kCommasMax = std::size_t{1} << 22U;
 constexpr std::size_t kFieldsMax = 4096;
 constexpr std::size_t kNameMax = 1024;
+constexpr std::size_t kWarningsMax = 16;
 constexpr std::size_t kShownMax = 60;  // Bytes of a string that a message repeats.
 
 bool is_neutral(dom::element value) {
@@ -144,6 +147,7 @@ void BodyReader::reject(std::string_view key, dom::element value, std::string_vi
 }
 
 std::optional<dom::element> BodyReader::find(std::string_view key) {
+  asked_.push_back(key);
   dom::element value;
   if (!ok() || object_.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) {
     return std::nullopt;
@@ -262,6 +266,50 @@ void BodyReader::refuse_unless_neutral(std::initializer_list<std::string_view> k
                              "; it is not supported yet, leave it out"));
     }
   }
+}
+
+void BodyReader::refuse_unless(std::string_view key, double neutral) {
+  const std::optional<dom::element> value = find(key);
+  double number = 0;
+  if (value && !is_neutral(*value) &&
+      (value->get_double().get(number) != simdjson::SUCCESS || number != neutral)) {
+    fail(not_supported(
+        std::string(key),
+        std::string(key) + ": is " + describe(*value) + "; it is not supported yet, leave it out"));
+  }
+}
+
+void BodyReader::warn_of_schema(const std::string& where, std::string_view schema) {
+  if (schema.find(R"("uniqueItems":true)") != std::string_view::npos) {
+    warn(where + ": uniqueItems is ignored, lists may have an entry twice");
+  }
+}
+
+void BodyReader::warn(std::string warning) {
+  if (warnings_.size() < kWarningsMax) {
+    warnings_.push_back(std::move(warning));
+  }
+}
+
+std::vector<std::string> BodyReader::take_warnings(
+    std::initializer_list<std::string_view> harmless) {
+  if (!ok()) {
+    return {};
+  }
+  std::sort(asked_.begin(), asked_.end());
+  asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+  for (const dom::key_value_pair field : object_) {
+    if (std::binary_search(asked_.begin(), asked_.end(), field.key) || field.value.is_null() ||
+        std::find(harmless.begin(), harmless.end(), field.key) != harmless.end() ||
+        warnings_.size() >= kWarningsMax) {
+      continue;
+    }
+    const std::string_view shown = shorten(field.key, kShownMax);
+    const std::string meant = nearest(shown, asked_);
+    warn(std::string(shown) + ": is not a field of this endpoint, and was ignored" +
+         (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+  }
+  return std::move(warnings_);
 }
 
 }  // namespace heddle::api

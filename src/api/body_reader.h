@@ -22,7 +22,8 @@ struct Bounds {
 };
 
 /// Reads typed fields of one JSON object that a client sent. The first thing that is wrong is kept;
-/// later reads then give nothing. Null counts as absent, and a key that occurs twice is wrong.
+/// later reads then give nothing. Null counts as absent, and a key that occurs twice is wrong. Keys
+/// that are asked for outlive the reader: they are literals.
 class BodyReader {
  public:
   /// Parses `body`, which must be an object. The reader holds the parsed document.
@@ -46,6 +47,18 @@ class BodyReader {
   /// zero, "" or an empty list or object.
   void refuse_unless_neutral(std::initializer_list<std::string_view> keys);
 
+  /// The same of numbers of which another value than zero asks for nothing.
+  void refuse_unless(std::string_view key, double neutral);
+
+  /// Warns of what nobody holds answers to in a JSON schema.
+  void warn_of_schema(const std::string& where, std::string_view schema);
+  /// Something that was not done as asked, and harms nobody. At most 16 are kept.
+  void warn(std::string warning);
+  /// Warns of fields that nobody has asked for, with the name that was probably meant, and takes
+  /// all warnings. Fields of `harmless` are known, and mean nothing here.
+  [[nodiscard]] std::vector<std::string> take_warnings(
+      std::initializer_list<std::string_view> harmless = {});
+
   /// `key` is wrong: the message is "key: is <value>; want <want>".
   void reject(std::string_view key, simdjson::dom::element value, std::string_view want);
   void fail(ApiError error);
@@ -58,6 +71,8 @@ class BodyReader {
   simdjson::dom::parser parser_{};
   simdjson::dom::object object_{};
   std::optional<ApiError> error_{};
+  std::vector<std::string_view> asked_{};  ///< Keys, some of them several times.
+  std::vector<std::string> warnings_{};
 };
 
 /// The value as it may stand in a message.

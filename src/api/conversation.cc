@@ -1,5 +1,7 @@
 #include "api/conversation.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,29 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::size_t kItemsMax = 16'384;
+
+/// What OpenAI's own tools did, and other things that no model here can use.
+constexpr auto kRecords = std::to_array<std::string_view>({"web_search_call",
+                                                           "file_search_call",
+                                                           "code_interpreter_call",
+                                                           "image_generation_call",
+                                                           "mcp_list_tools",
+                                                           "mcp_approval_request",
+                                                           "mcp_approval_response",
+                                                           "compaction",
+                                                           "compaction_summary",
+                                                           "ghost_snapshot"});
+
+void join(std::string& text, std::string_view more, std::string_view between) {
+  text += text.empty() || more.empty() ? "" : between;
+  text += more;
+}
+
+std::string text_message(std::string_view role, std::string_view content) {
+  spec::JsonWriter json;
+  json.begin_object().key("role").string(role).key("content").string(content).end_object();
+  return std::move(json).take();
+}
 
 /// The text of a content or an output: a string, or a list of parts that hold text.
 std::string text_of(BodyReader& body, const std::string& where, dom::object item, const char* key) {
@@ -77,7 +102,11 @@ void add_item(BodyReader& body,
     const std::string id = field(body, where, item, "call_id");
     const std::string name = field(body, where, item, "name");
     conversation.call(id, name, field(body, where, item, "arguments"));
-  } else if (type == "function_call_output") {
+  } else if (type == "custom_tool_call") {
+    const std::string id = field(body, where, item, "call_id");
+    const std::string name = field(body, where, item, "name");
+    conversation.call(id, name, custom_arguments(field(body, where, item, "input")));
+  } else if (type == "function_call_output" || type == "custom_tool_call_output") {
     const std::string id = field(body, where, item, "call_id");
     conversation.result(id, text_of(body, where, item, "output"));
   } else if (type == "reasoning") {
@@ -85,15 +114,28 @@ void add_item(BodyReader& body,
     if (item.at_key("content").get(content) == simdjson::SUCCESS && !content.is_null()) {
       conversation.thought(text_of(body, where, item, "content"));
     }
+  } else if (std::find(kRecords.begin(), kRecords.end(), type) != kRecords.end()) {
+    body.warn(where + ": is of the type \"" + std::string(type) + "\", and was left out");
   } else {
-    body.fail(
-        not_supported("input",
-                      where + ".type: is \"" + std::string(type) +
-                          "\"; want message, function_call, function_call_output or reasoning"));
+    body.fail(not_supported("input",
+                            where + ".type: is \"" + std::string(type) +
+                                "\"; want message, reasoning, function_call, custom_tool_call or "
+                                "the output of one"));
   }
 }
 
 }  // namespace
+
+void Turns::append(Turns later) {
+  const std::string message =
+      json.empty() || later.system.empty() ? "" : text_message("system", later.system);
+  if (message.empty()) {
+    join(system, later.system, "\n\n");
+  }
+  join(json, message, ",");
+  join(json, later.json, ",");
+  text_bytes += later.text_bytes;
+}
 
 void Conversation::message(std::string_view role, std::string_view content) {
   if (role == "assistant") {
@@ -104,8 +146,13 @@ void Conversation::message(std::string_view role, std::string_view content) {
     return;
   }
   close_turn();
-  text_bytes_ += content.size();
-  json_.begin_object().key("role").string(role).key("content").string(content).end_object();
+  turns_.text_bytes += content.size();
+  // Many templates take one system message, and that at the beginning.
+  if (role == "system" && turns_.json.empty()) {
+    join(turns_.system, content, "\n\n");
+  } else {
+    join(turns_.json, text_message(role, content), ",");
+  }
 }
 
 void Conversation::thought(std::string_view text) {
@@ -120,20 +167,21 @@ void Conversation::call(std::string_view id, std::string_view name, std::string_
   call.begin_object().key("id").string(id).key("type").string("function");
   call.key("function").begin_object().key("name").string(name);
   call.key("arguments").json(arguments_json(arguments)).end_object().end_object();
-  calls_ += (calls_.empty() ? "" : ",") + call.text();
+  join(calls_, call.text(), ",");
 }
 
 void Conversation::result(std::string_view id, std::string_view output) {
   close_turn();
-  text_bytes_ += output.size();
-  json_.begin_object().key("role").string("tool").key("tool_call_id").string(id);
-  json_.key("content").string(output).end_object();
+  turns_.text_bytes += output.size();
+  spec::JsonWriter json;
+  json.begin_object().key("role").string("tool").key("tool_call_id").string(id);
+  json.key("content").string(output).end_object();
+  join(turns_.json, json.text(), ",");
 }
 
-Messages Conversation::take() {
+Turns Conversation::take() {
   close_turn();
-  json_.end_array();
-  return {.json = std::move(json_).take(), .text_bytes = text_bytes_};
+  return std::move(turns_);
 }
 
 void Conversation::close_turn() {
@@ -141,24 +189,40 @@ void Conversation::close_turn() {
     reasoning_.clear();
     return;
   }
-  json_.begin_object().key("role").string("assistant").key("content").string(text_.value_or(""));
+  spec::JsonWriter json;
+  json.begin_object().key("role").string("assistant").key("content").string(text_.value_or(""));
   if (!reasoning_.empty()) {
-    json_.key("reasoning_content").string(reasoning_);
+    json.key("reasoning_content").string(reasoning_);
   }
   if (!calls_.empty()) {
-    json_.key("tool_calls").json("[" + calls_ + "]");
+    json.key("tool_calls").json("[" + calls_ + "]");
   }
-  json_.end_object();
+  json.end_object();
+  join(turns_.json, json.text(), ",");
   reasoning_.clear();
   text_.reset();
   calls_.clear();
 }
 
-Messages read_conversation(BodyReader& body) {
-  Conversation conversation;
-  if (const std::optional<std::string> instructions = body.text("instructions")) {
-    conversation.message("system", *instructions);
+std::string custom_arguments(std::string_view input) {
+  spec::JsonWriter json;
+  json.begin_object().key("input").string(input).end_object();
+  return std::move(json).take();
+}
+
+std::string custom_input(const std::string& arguments) {
+  dom::parser parser;
+  dom::element parsed;
+  std::string_view input;
+  if (parser.parse(arguments).get(parsed) == simdjson::SUCCESS &&
+      parsed["input"].get_string().get(input) == simdjson::SUCCESS) {
+    return std::string(input);
   }
+  return arguments;
+}
+
+Turns read_turns(BodyReader& body) {
+  Conversation conversation;
   const std::optional<dom::element> input = body.find("input");
   std::string_view text;
   dom::array items;
@@ -177,6 +241,14 @@ Messages read_conversation(BodyReader& body) {
     }
   }
   return conversation.take();
+}
+
+Messages chat_messages(std::string_view instructions, const Turns& turns) {
+  std::string system(instructions);
+  join(system, turns.system, "\n\n");
+  std::string json = system.empty() ? "" : text_message("system", system);
+  join(json, turns.json, ",");
+  return {.json = "[" + json + "]", .text_bytes = instructions.size() + turns.text_bytes};
 }
 
 }  // namespace heddle::api

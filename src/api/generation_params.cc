@@ -19,6 +19,7 @@ constexpr std::size_t kStopsMax = 16;
 constexpr std::size_t kStopBytesMax = 1024;
 constexpr std::size_t kBiasesMax = 1024;
 constexpr std::size_t kStopTokensMax = 128;
+constexpr std::size_t kAllowedMax = 1024;
 constexpr std::size_t kSaltBytesMax = 256;
 constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 
@@ -121,6 +122,73 @@ void read_max_tokens(BodyReader& body, GenerationParams& params) {
   }
 }
 
+/// Names that other servers have for what is known here by one.
+void read_other_names(BodyReader& body, GenerationParams& params) {
+  std::optional<double>& penalty = params.numbers[&spec::SamplingParams::repetition_penalty];
+  const std::optional<double> older = body.number("repeat_penalty", {.least = 0.01, .most = 100});
+  if (!penalty) {
+    penalty = older;
+  }
+  const std::optional<std::int64_t> predicted = body.integer("n_predict", -1, kTokensMax);
+  if (!params.max_tokens && predicted.value_or(0) > 0) {
+    params.max_tokens = predicted;
+  }
+}
+
+/// An answer of these tokens alone is one of the grammar of a token that repeats.
+void read_allowed_tokens(BodyReader& body, GenerationParams& params) {
+  const std::optional<dom::element> value = body.find("allowed_token_ids");
+  if (!value) {
+    return;
+  }
+  const std::vector<TokenId> ids = body.tokens("allowed_token_ids", *value);
+  if (!body.ok() || ids.size() > kAllowedMax || ids.empty()) {
+    body.reject("allowed_token_ids", *value, "1 to 1024 token ids");
+    return;
+  }
+  if (params.grammar.constrains()) {
+    body.fail(invalid_request(
+        "allowed_token_ids",
+        "allowed_token_ids: is there beside another constraint of the answer; want one"));
+    return;
+  }
+  std::string list;
+  for (const TokenId id : ids) {
+    list += (list.empty() ? "" : ",") + std::to_string(id);
+  }
+  params.grammar = {.kind = spec::GrammarKind::kLark, .text = "start: <[" + list + "]>+\n"};
+}
+
+/// What would change the answer and cannot be done is refused; what only adds to it is told of.
+void refuse_constraints(BodyReader& body) {
+  body.refuse_unless_neutral({"prompt_logprobs",
+                              "min_tokens",
+                              "bad_words",
+                              "use_beam_search",
+                              "grammar",
+                              "json_schema",
+                              "structural_tag",
+                              "truncate_prompt_tokens",
+                              "return_tokens_as_token_ids",
+                              "return_token_ids",
+                              "logits_processors",
+                              "guided_whitespace_pattern",
+                              "no_repeat_ngram_size",
+                              "dynatemp_range",
+                              "dry_multiplier",
+                              "xtc_probability",
+                              "mirostat",
+                              "top_a",
+                              "top_n_sigma",
+                              "lora"});
+  for (const std::string_view key : {"typical_p", "tfs_z", "length_penalty"}) {
+    body.refuse_unless(key, 1.0);
+  }
+  if (!body.flag("skip_special_tokens").value_or(true)) {
+    body.warn("skip_special_tokens: is false; special tokens are no text here, and not shown");
+  }
+}
+
 void read_cache_salt(BodyReader& body, GenerationParams& params) {
   params.cache_salt = body.text("cache_salt").value_or("");
   const std::optional<dom::element> value = body.find("cache_salt");
@@ -170,15 +238,10 @@ GenerationParams read_generation_params(BodyReader& body) {
   params.user = body.text("user").value_or("");
   read_cache_salt(body, params);
   params.grammar = read_output_format(body);
-  body.refuse_unless_neutral({"prompt_logprobs",
-                              "min_tokens",
-                              "use_beam_search",
-                              "grammar",
-                              "json_schema",
-                              "include_stop_str_in_output",
-                              "truncate_prompt_tokens",
-                              "return_tokens_as_token_ids",
-                              "lora"});
+  params.include_stop = body.flag("include_stop_str_in_output").value_or(false);
+  read_other_names(body, params);
+  read_allowed_tokens(body, params);
+  refuse_constraints(body);
   return params;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,25 @@ namespace heddle::api {
 
 /// Reads what chat and plain completions have in common. What is wrong is kept in `body`.
 [[nodiscard]] GenerationParams read_generation_params(BodyReader& body);
+
+/// Fields that mean nothing here: of other endpoints' clients, about billing, or for other servers.
+inline constexpr std::initializer_list<std::string_view> kHarmless{"metadata",
+                                                                   "service_tier",
+                                                                   "store",
+                                                                   "safety_identifier",
+                                                                   "prompt_cache_key",
+                                                                   "prompt_cache_retention",
+                                                                   "verbosity",
+                                                                   "request_id",
+                                                                   "guided_decoding_backend",
+                                                                   "mm_processor_kwargs",
+                                                                   "include_reasoning",
+                                                                   "separate_reasoning",
+                                                                   "spaces_between_special_tokens",
+                                                                   "detokenize",
+                                                                   "cache_prompt",
+                                                                   "id_slot",
+                                                                   "timings_per_token"};
 
 /// The most alternatives a token may be told with, by log probability.
 inline constexpr std::int64_t kAlternativesMax = 20;

@@ -23,7 +23,9 @@ Grammar any_object() {
 /// A schema as an object or a boolean, or as text that holds one.
 Grammar schema_of(BodyReader& body, const std::string& param, dom::element value) {
   if (value.is_object() || value.is_bool()) {
-    return {.kind = GrammarKind::kJsonSchema, .text = simdjson::minify(value)};
+    std::string text = simdjson::minify(value);
+    body.warn_of_schema(param, text);
+    return {.kind = GrammarKind::kJsonSchema, .text = std::move(text)};
   }
   if (value.is_string()) {
     return {.kind = GrammarKind::kJsonSchema, .text = std::string(std::string_view(value))};

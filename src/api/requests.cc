@@ -16,7 +16,10 @@ constexpr std::size_t kDetokenizedMax = std::size_t{1} << 20U;
 
 /// The request, or what was wrong with it.
 template <class T>
-Parsed<T> finish(const BodyReader& body, T request) {
+Parsed<T> finish(BodyReader& body, T request) {
+  if constexpr (requires { request.params.warnings; }) {
+    request.params.warnings = body.take_warnings(kHarmless);
+  }
   if (!body.ok()) {
     return body.error();
   }
@@ -43,6 +46,31 @@ void read_chat_logprobs(BodyReader& body, GenerationParams& params) {
                               "top_logprobs: is " + std::to_string(*top) +
                                   "; want it only together with \"logprobs\": true"));
   }
+}
+
+/// `continue_final_message`: the conversation ends within the assistant's last message.
+void read_continued(BodyReader& body, ChatRequest& request) {
+  if (!body.flag("continue_final_message").value_or(false)) {
+    return;
+  }
+  const std::optional<dom::element> messages = body.find("messages");
+  dom::array list;
+  std::string_view role;
+  std::string_view content;
+  if (messages && messages->get_array().get(list) == simdjson::SUCCESS && list.size() > 0) {
+    const dom::element last = list.at(list.size() - 1).value_unsafe();
+    (void)last["role"].get_string().get(role);
+    (void)last["content"].get_string().get(content);
+  }
+  if (role != "assistant" || content.empty()) {
+    body.fail(invalid_request("continue_final_message",
+                              "continue_final_message: is true; want it only where the last "
+                              "message is the assistant's and has a text"));
+  } else if (request.add_generation_prompt) {
+    body.fail(invalid_request("add_generation_prompt",
+                              "add_generation_prompt: want false with continue_final_message"));
+  }
+  request.continued = content;
 }
 
 /// The older way, of plain completions: just a number, of which 0 asks for the tokens' own.
@@ -105,6 +133,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   request.messages = read_messages(body);
   request.template_variables = read_template_variables(body);
   request.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
+  read_continued(body, request);
   request.params = read_generation_params(body);
   read_chat_logprobs(body, request.params);
   request.tools = read_chat_tools(body);
@@ -114,7 +143,6 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
                               "audio",
                               "prediction",
                               "web_search_options",
-                              "continue_final_message",
                               "chat_template",
                               "documents"});
   return finish(body, std::move(request));

@@ -38,6 +38,9 @@ struct GenerationParams {
   std::optional<std::int32_t> logprobs{};        ///< Of the tokens, with so many alternatives.
   bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
   std::string user{};
+  bool include_stop = false;  ///< Answers end with the stop string that ended them.
+  /// What was not done as asked and harms nobody, for people.
+  std::vector<std::string> warnings{};
   std::string cache_salt{};  ///< Only requests with the same one share cached prefixes.
 };
 
@@ -55,6 +58,8 @@ struct ChatRequest {
   std::string template_variables{};  ///< JSON object for the chat template.
   bool add_generation_prompt = true;
   std::string answer_begins{};  ///< What the model goes on from; not part of what it answers.
+  /// The last message, which is the assistant's, is gone on with; its text, as templates get it.
+  std::optional<std::string> continued{};
   ToolUse tools{};
   GenerationParams params{};
 };
@@ -86,8 +91,8 @@ struct DetokenizeRequest {
 };
 
 /// Bodies of POST requests, checked: types, ranges, and fields that are known but not supported.
-/// Fields that nobody knows are ignored, as are nulls. Every error has status 400 and names the
-/// field, the value and what would be right.
+/// Constraints are never ignored. Fields that nobody knows are, with a warning, and so are nulls.
+/// Every error has status 400 and names the field, the value and what would be right.
 [[nodiscard]] Parsed<ChatRequest> parse_chat_request(std::string_view body);
 [[nodiscard]] Parsed<CompletionRequest> parse_completion_request(std::string_view body);
 [[nodiscard]] Parsed<TokenizeRequest> parse_tokenize_request(std::string_view body);

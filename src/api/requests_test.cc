@@ -42,13 +42,64 @@ TEST(ChatRequest, KnownButUnsupportedFieldsAreRefusedByName) {
                             R"("modalities":["text","audio"])",
                             R"("prediction":{"type":"content"})",
                             R"("chat_template":"x")",
-                            R"("continue_final_message":true)"}) {
+                            R"("bad_words":["x"])",
+                            R"("min_tokens":3)",
+                            R"("typical_p":0.5)",
+                            R"("mirostat":2)"}) {
     const ApiError refused =
         error(parse_chat_request(R"({"model":"m",)" + std::string(field) + "," + kMessages + "}"));
     EXPECT_EQ(refused.status, 400) << field;
     EXPECT_EQ(refused.code, "not_supported") << field;
     EXPECT_TRUE(std::string(field).starts_with("\"" + refused.param + "\"")) << field;
   }
+}
+
+TEST(ChatRequest, WhatAsksForNothingPasses) {
+  const auto parsed = parse_chat_request(
+      R"({"model":"m","user":"u","metadata":{"a":"b"},"service_tier":"auto","store":false,)"
+      R"("bad_words":[],"min_tokens":0,"typical_p":1.0,"length_penalty":1,"suffix":null,)" +
+      kMessages + "}");
+  EXPECT_TRUE(value(parsed).params.warnings.empty());
+}
+
+TEST(ChatRequest, FieldsThatNobodyKnowsAreWarnedOf) {
+  const auto parsed =
+      parse_chat_request(R"({"model":"m","max_token":5,"zebra":1,)" + kMessages + "}");
+  ASSERT_EQ(value(parsed).params.warnings.size(), 2U);
+  EXPECT_EQ(value(parsed).params.warnings[0],
+            "max_token: is not a field of this endpoint, and was ignored; did you mean "
+            "\"max_tokens\"?");
+  EXPECT_EQ(value(parsed).params.warnings[1],
+            "zebra: is not a field of this endpoint, and was ignored");
+}
+
+TEST(ChatRequest, OtherServersNamesAreTaken) {
+  const auto parsed = parse_chat_request(
+      R"({"model":"m","repeat_penalty":1.1,"n_predict":7,"include_stop_str_in_output":true,)"
+      R"("allowed_token_ids":[5,9],)" +
+      kMessages + "}");
+  const GenerationParams& params = value(parsed).params;
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::repetition_penalty], 1.1);
+  EXPECT_EQ(params.max_tokens, 7);
+  EXPECT_TRUE(params.include_stop);
+  EXPECT_EQ(params.grammar.text, "start: <[5,9]>+\n");
+  EXPECT_EQ(error(parse_chat_request(R"({"model":"m","allowed_token_ids":[1],"guided_regex":"a",)" +
+                                     kMessages + "}"))
+                .param,
+            "allowed_token_ids");
+  EXPECT_EQ(
+      error(parse_chat_request(R"({"model":"m","allowed_token_ids":[],)" + kMessages + "}")).param,
+      "allowed_token_ids");
+}
+
+TEST(ChatRequest, TheLastMessageMayBeGoneOnWith) {
+  const std::string more = R"({"model":"m","continue_final_message":true,)";
+  const std::string ended =
+      R"("messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b "}])";
+  const auto parsed = parse_chat_request(more + R"("add_generation_prompt":false,)" + ended + "}");
+  EXPECT_EQ(value(parsed).continued, "b ");
+  EXPECT_EQ(error(parse_chat_request(more + ended + "}")).param, "add_generation_prompt");
+  EXPECT_EQ(error(parse_chat_request(more + kMessages + "}")).param, "continue_final_message");
 }
 
 TEST(ChatRequest, TheModelMustBeNamed) {

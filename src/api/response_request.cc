@@ -1,5 +1,6 @@
 #include "api/response_request.h"
 
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "api/generation_params.h"
 #include "api/object_text.h"
 #include "api/output_format.h"
+#include "api/responses.h"
 #include "spec/json_writer.h"
 
 namespace heddle::api {
@@ -19,22 +21,32 @@ namespace dom = simdjson::dom;
 
 namespace {
 
-void refuse_state(BodyReader& body) {
-  if (body.flag("store").value_or(false)) {
-    body.fail(not_supported("store", "store: is true; responses are not kept, want false"));
-  }
-  for (const std::string_view key : {"previous_response_id", "conversation"}) {
-    if (const std::optional<dom::element> value = body.find(key)) {
-      body.fail(
-          not_supported(std::string(key),
-                        std::string(key) + ": is " + describe(*value) +
-                            "; responses are not kept, send all of the conversation as input"));
-    }
+/// Fields of /v1/responses that mean nothing here.
+constexpr std::initializer_list<std::string_view> kHarmlessInResponses{"metadata",
+                                                                       "service_tier",
+                                                                       "safety_identifier",
+                                                                       "prompt_cache_key",
+                                                                       "prompt_cache_retention",
+                                                                       "client_metadata",
+                                                                       "max_tool_calls",
+                                                                       "include",
+                                                                       "text",
+                                                                       "moderation"};
+
+/// What is asked for beside an answer.
+void read_state(BodyReader& body, ResponseRequest& request) {
+  request.store = body.flag("store").value_or(false);
+  request.previous = body.text("previous_response_id");
+  if (const std::optional<dom::element> value = body.find("conversation")) {
+    body.fail(not_supported("conversation",
+                            "conversation: is " + describe(*value) +
+                                "; there are no conversations, want previous_response_id of a "
+                                "response with \"store\": true, or all of it as input"));
   }
   const std::string truncation = body.text("truncation").value_or("disabled");
   if (truncation != "disabled") {
-    body.fail(not_supported(
-        "truncation", "truncation: is \"" + truncation + "\"; only \"disabled\" is supported"));
+    body.warn("truncation: is \"" + truncation.substr(0, 32) +
+              "\"; a conversation that is too long is refused, not shortened");
   }
   body.refuse_unless_neutral({"background", "prompt", "functions", "messages"});
 }
@@ -109,9 +121,14 @@ std::string tools_of(BodyReader& body) {
   const std::optional<dom::element> tools = body.find("tools");
   if (tools && tools->get_array().get(list) == simdjson::SUCCESS) {
     for (const dom::element tool : list) {
-      text +=
-          (text.empty() ? "" : ",") +
-          completed(tool, {{"description", "null"}, {"parameters", "null"}, {"strict", "null"}});
+      std::string_view type;
+      const bool function =
+          tool["type"].get_string().get(type) == simdjson::SUCCESS && type == "function";
+      text += (text.empty() ? "" : ",") +
+              (function ? completed(
+                              tool,
+                              {{"description", "null"}, {"parameters", "null"}, {"strict", "null"}})
+                        : std::string(simdjson::minify(tool)));
     }
   }
   return "[" + text + "]";
@@ -133,14 +150,23 @@ std::string text_of(BodyReader& body) {
 }
 
 /// What the response repeats, with OpenAI's defaults where the request is silent.
-std::string settings_of(BodyReader& body, const ChatRequest& chat) {
-  std::string text = R"("background":false,"previous_response_id":null,"store":false,)"
-                     R"("truncation":"disabled","service_tier":"default","tools":)" +
-                     tools_of(body) + ",\"text\":" + text_of(body) + ",\"reasoning\":" +
+std::string settings_of(BodyReader& body, const ResponseRequest& request) {
+  spec::JsonWriter previous;
+  if (request.previous) {
+    previous.string(*request.previous);
+  } else {
+    previous.null();
+  }
+  std::string text = R"("background":false,"truncation":"disabled","service_tier":"default",)"
+                     R"("previous_response_id":)" +
+                     previous.text() + ",\"store\":" + (request.store ? "true" : "false") +
+                     ",\"tools\":" + tools_of(body) + ",\"text\":" + text_of(body) +
+                     ",\"reasoning\":" +
                      completed(body.find("reasoning"), {{"effort", "null"}, {"summary", "null"}});
-  const auto repeat = [&](const std::string& key, const std::string& otherwise) {
+  const auto repeat = [&](const char* key, const std::string& otherwise) {
     const std::optional<dom::element> value = body.find(key);
-    text += ",\"" + key + "\":" + (value ? std::string(simdjson::minify(*value)) : otherwise);
+    text += ",\"" + std::string(key) +
+            "\":" + (value ? std::string(simdjson::minify(*value)) : otherwise);
   };
   for (const char* key : {"instructions",
                           "max_output_tokens",
@@ -153,7 +179,8 @@ std::string settings_of(BodyReader& body, const ChatRequest& chat) {
   repeat("metadata", "{}");
   repeat("tool_choice", "\"auto\"");
   repeat("top_logprobs", "0");
-  text += std::string(R"(,"parallel_tool_calls":)") + (chat.tools.parallel ? "true" : "false");
+  text +=
+      std::string(R"(,"parallel_tool_calls":)") + (request.chat.tools.parallel ? "true" : "false");
   return text;
 }
 
@@ -163,11 +190,22 @@ Parsed<ResponseRequest> parse_response_request(std::string_view text) {
   BodyReader body(text);
   ResponseRequest request;
   request.chat.model = body.required_text("model", kModelExample);
-  refuse_state(body);
-  request.chat.messages = read_conversation(body);
+  read_state(body, request);
+  request.instructions = body.text("instructions").value_or("");
+  request.input = read_turns(body);
+  request.chat.messages = chat_messages(request.instructions, request.input);
   request.chat.template_variables = read_template_variables(body);
   read_params(body, request.chat);
-  request.settings = settings_of(body, request.chat);
+  for (const Tool& tool : request.chat.tools.list) {
+    if (tool.custom) {
+      request.custom_tools.push_back(tool.name);
+    }
+  }
+  request.settings = settings_of(body, request);
+  request.chat.params.warnings = body.take_warnings(kHarmlessInResponses);
+  if (!request.chat.params.warnings.empty()) {
+    request.settings += ",\"warnings\":" + warnings_json(request.chat.params.warnings);
+  }
   if (!body.ok()) {
     return body.error();
   }

@@ -1,5 +1,6 @@
 #include "api/response_writer.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -15,13 +16,22 @@ using spec::JsonWriter;
 
 namespace {
 
-enum class ItemKind : std::uint8_t { kReasoning, kMessage, kCall };
+enum class ItemKind : std::uint8_t { kReasoning, kMessage, kCall, kCustomCall };
+
+bool is_call(ItemKind kind) {
+  return kind == ItemKind::kCall || kind == ItemKind::kCustomCall;
+}
+
+/// What the text of a call is named.
+const char* text_key(ItemKind kind) {
+  return kind == ItemKind::kCall ? "arguments" : kind == ItemKind::kCustomCall ? "input" : "text";
+}
 
 /// A part of the answer.
 struct Item {
   ItemKind kind{};
   std::string id{};
-  std::string text{};  ///< Of a call, its arguments.
+  std::string text{};  ///< Of a call, its arguments or input.
   std::string call_id{};
   std::string name{};
   std::vector<TokenLogprobs> logprobs{};
@@ -50,9 +60,10 @@ void write_item(JsonWriter& json, const Item& item, Phase phase) {
   json.begin_object().key("id").string(item.id).key("status").string(status);
   switch (item.kind) {
     case ItemKind::kCall:
-      json.key("type").string("function_call").key("call_id").string(item.call_id);
-      json.key("name").string(item.name);
-      json.key("arguments").string(done ? std::string_view(item.text) : "").end_object();
+    case ItemKind::kCustomCall:
+      json.key("type").string(item.kind == ItemKind::kCall ? "function_call" : "custom_tool_call");
+      json.key("call_id").string(item.call_id).key("name").string(item.name);
+      json.key(text_key(item.kind)).string(done ? std::string_view(item.text) : "").end_object();
       return;
     case ItemKind::kReasoning:
       json.key("type").string("reasoning").key("summary").begin_array().end_array();
@@ -91,12 +102,12 @@ std::string sampling_members(const spec::SamplingParams& used) {
 
 class ResponseWriter final : public AnswerWriter {
  public:
-  ResponseWriter(AnswerHead head, std::string settings, std::function<std::int64_t()> now)
-      : head_(std::move(head)), settings_(std::move(settings)), now_(std::move(now)) {}
+  ResponseWriter(AnswerHead head, ResponseForm form, std::function<std::int64_t()> now)
+      : head_(std::move(head)), form_(std::move(form)), now_(std::move(now)) {}
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
     (void)news(choices.front());  // Gathers the items; who does not stream needs no events.
-    return response(status(), &usage, nullptr);
+    return completed(usage);
   }
 
   std::string begin() override {
@@ -133,7 +144,7 @@ class ResponseWriter final : public AnswerWriter {
 
   std::string end(const Usage& usage) override {
     const std::string_view status = this->status();
-    return state("response." + std::string(status), response(status, &usage, nullptr));
+    return state("response." + std::string(status), completed(usage));
   }
 
   std::string fail(const ApiError& error) override {
@@ -153,6 +164,37 @@ class ResponseWriter final : public AnswerWriter {
     return prefix + head_.id.substr(head_.id.find('_') + 1) + "_" + std::to_string(items_.size());
   }
   [[nodiscard]] bool growing(ItemKind kind) const { return open_ && items_.back().kind == kind; }
+
+  /// The response at its end, which whoever keeps it hears of.
+  std::string completed(const Usage& usage) const {
+    std::string body = response(status(), &usage, nullptr);
+    if (form_.complete) {
+      form_.complete(body, answer());
+    }
+    return body;
+  }
+
+  /// What the items add to the conversation.
+  [[nodiscard]] Turns answer() const {
+    Conversation turns;
+    for (const Item& item : items_) {
+      switch (item.kind) {
+        case ItemKind::kReasoning:
+          turns.thought(item.text);
+          break;
+        case ItemKind::kMessage:
+          turns.message("assistant", item.text);
+          break;
+        case ItemKind::kCall:
+          turns.call(item.call_id, item.name, item.text);
+          break;
+        case ItemKind::kCustomCall:
+          turns.call(item.call_id, item.name, custom_arguments(item.text));
+          break;
+      }
+    }
+    return turns.take();
+  }
 
   /// The response as it is; `usage` and `error` may be null.
   std::string response(std::string_view status, const Usage* usage, const ApiError* error) const {
@@ -189,7 +231,7 @@ class ResponseWriter final : public AnswerWriter {
     } else {
       json.null();
     }
-    return std::move(json).take() + "," + settings_ + "}";
+    return std::move(json).take() + "," + form_.settings + "}";
   }
 
   /// An event and its number; `members` are JSON and follow those that every event has.
@@ -231,7 +273,7 @@ class ResponseWriter final : public AnswerWriter {
       json.key("logprobs");
       write_logprobs(json, logprobs);
     }
-    return event(type, place(kind != ItemKind::kCall) + "," + json.text().substr(1));
+    return event(type, place(!is_call(kind)) + "," + json.text().substr(1));
   }
 
   void add(Item item, std::string& events) {
@@ -239,7 +281,7 @@ class ResponseWriter final : public AnswerWriter {
     items_.push_back(std::move(item));
     open_ = true;
     events += item_event("response.output_item.added", Phase::kAdded);
-    if (items_.back().kind != ItemKind::kCall) {
+    if (!is_call(items_.back().kind)) {
       events += part_event("response.content_part.added", Phase::kAdded);
     }
   }
@@ -259,14 +301,18 @@ class ResponseWriter final : public AnswerWriter {
   }
 
   void add_call(const ToolCall& call, std::string& events) {
-    add({.kind = ItemKind::kCall,
-         .id = id("fc_"),
-         .text = call.arguments,
+    const bool custom =
+        std::find(form_.custom_tools.begin(), form_.custom_tools.end(), call.name) !=
+        form_.custom_tools.end();
+    add({.kind = custom ? ItemKind::kCustomCall : ItemKind::kCall,
+         .id = id(custom ? "ctc_" : "fc_"),
+         .text = custom ? custom_input(call.arguments) : call.arguments,
          .call_id = call.id,
-         .name = call.name},
+         .name = call.name,
+         .whole = call.whole},
         events);
-    events +=
-        text_event(std::string(stem(ItemKind::kCall)) + ".delta", "delta", call.arguments, {});
+    const Item& item = items_.back();
+    events += text_event(std::string(stem(item.kind)) + ".delta", "delta", item.text, {});
   }
 
   static std::string_view stem(ItemKind kind) {
@@ -277,6 +323,8 @@ class ResponseWriter final : public AnswerWriter {
         return "response.output_text";
       case ItemKind::kCall:
         return "response.function_call_arguments";
+      case ItemKind::kCustomCall:
+        return "response.custom_tool_call_input";
     }
     return "";
   }
@@ -288,23 +336,20 @@ class ResponseWriter final : public AnswerWriter {
     }
     open_ = false;
     Item& item = items_.back();
-    // A call is only told when it is whole.
-    if (finish_ == spec::FinishReason::kLength && item.kind != ItemKind::kCall) {
+    // Of a call it is known whether it is whole.
+    if (finish_ == spec::FinishReason::kLength && !is_call(item.kind)) {
       item.whole = false;
     }
-    const bool call = item.kind == ItemKind::kCall;
-    events += text_event(std::string(stem(item.kind)) + ".done",
-                         call ? "arguments" : "text",
-                         item.text,
-                         item.logprobs);
-    if (!call) {
+    events += text_event(
+        std::string(stem(item.kind)) + ".done", text_key(item.kind), item.text, item.logprobs);
+    if (!is_call(item.kind)) {
       events += part_event("response.content_part.done", Phase::kDone);
     }
     events += item_event("response.output_item.done", Phase::kDone);
   }
 
   AnswerHead head_;
-  std::string settings_;
+  ResponseForm form_;
   std::function<std::int64_t()> now_;
   std::vector<Item> items_{};
   bool open_ = false;  ///< The last item may still grow.
@@ -315,11 +360,11 @@ class ResponseWriter final : public AnswerWriter {
 }  // namespace
 
 std::unique_ptr<AnswerWriter> response_writer(AnswerHead head,
-                                              std::string settings,
+                                              ResponseForm form,
                                               const spec::SamplingParams& used,
                                               std::function<std::int64_t()> now) {
-  return std::make_unique<ResponseWriter>(
-      std::move(head), std::move(settings) + "," + sampling_members(used), std::move(now));
+  form.settings += "," + sampling_members(used);
+  return std::make_unique<ResponseWriter>(std::move(head), std::move(form), std::move(now));
 }
 
 }  // namespace heddle::api

@@ -14,7 +14,7 @@ const Usage kUsage{.prompt_tokens = 3, .completion_tokens = 4, .reasoning_tokens
 
 std::unique_ptr<AnswerWriter> writer_of_a_response() {
   return response_writer(kHead,
-                         R"("store":false)",
+                         {.settings = R"("store":false)", .custom_tools = {"patch"}},
                          {.temperature = 0.7F, .top_p = 0.9F, .frequency_penalty = -1.5F},
                          [] { return 8; });
 }

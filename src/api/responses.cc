@@ -130,6 +130,7 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   json.end_object();
   if (model.context_length > 0) {
     json.key("context_length").integer(model.context_length);
+    json.key("max_model_len").integer(model.context_length);  // vLLM's name.
   }
   if (model.slo_ttft > Duration{}) {
     const auto ms = [](Duration time) { return std::chrono::duration<double, std::milli>(time); };
@@ -164,6 +165,15 @@ bool is_empty(const Choice& choice) {
   return choice.reasoning.empty() && choice.text.empty() && choice.calls.empty() &&
          choice.finish == spec::FinishReason::kNone &&
          (!choice.logprobs || choice.logprobs->empty());
+}
+
+std::string warnings_json(const std::vector<std::string>& warnings) {
+  JsonWriter json;
+  json.begin_array();
+  for (const std::string& warning : warnings) {
+    json.string(warning);
+  }
+  return std::move(json.end_array()).take();
 }
 
 std::int64_t count_characters(std::string_view text) {
@@ -203,6 +213,9 @@ std::string answer_json(const AnswerHead& head,
   }
   json.end_array().key("usage");
   write_usage(json, usage);
+  if (!head.warnings.empty()) {
+    json.key("warnings").json(warnings_json(head.warnings));
+  }
   json.end_object();
   return std::move(json).take();
 }

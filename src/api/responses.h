@@ -18,10 +18,11 @@ enum class AnswerKind : std::uint8_t { kChat, kCompletion };
 /// What all parts of one answer share.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::kChat;
-  std::string id{};           ///< chatcmpl-... or cmpl-...
-  std::int64_t created = 0;   ///< Seconds since 1970.
-  std::string model{};        ///< As the request named it.
-  std::string fingerprint{};  ///< Equal seeds give equal answers while this stays.
+  std::string id{};                     ///< chatcmpl-... or cmpl-...
+  std::int64_t created = 0;             ///< Seconds since 1970.
+  std::string model{};                  ///< As the request named it.
+  std::vector<std::string> warnings{};  ///< What was not done as asked; told where there are any.
+  std::string fingerprint{};            ///< Equal seeds give equal answers while this stays.
 };
 
 /// Where the time of an answer went, up to now.
@@ -58,6 +59,7 @@ struct ToolCall {
   std::string id{};
   std::string name{};
   std::string arguments{};  ///< JSON.
+  bool whole = true;  ///< Else a limit cut it off, and its arguments are the beginning of JSON.
 };
 
 /// One answer, or what is new of it.
@@ -78,6 +80,9 @@ struct Choice {
 void append(Choice& choice, Choice more);
 /// Whether there is nothing to tell.
 [[nodiscard]] bool is_empty(const Choice& choice);
+
+/// A list of strings.
+[[nodiscard]] std::string warnings_json(const std::vector<std::string>& warnings);
 
 /// Of text in UTF-8.
 [[nodiscard]] std::int64_t count_characters(std::string_view text);

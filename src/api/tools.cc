@@ -16,6 +16,10 @@ namespace {
 constexpr std::size_t kToolsMax = 128;
 constexpr std::size_t kFunctionNameMax = 64;
 
+constexpr const char* kCustomParameters =
+    R"({"type":"object","properties":{"input":{"type":"string"}},"required":["input"],)"
+    R"("additionalProperties":false})";
+
 /// Where a tool's name and parameters are, and a choice's name.
 enum class Form : std::uint8_t { kChat, kResponses };
 
@@ -40,7 +44,8 @@ std::optional<dom::object> function_of(BodyReader& body,
         where, where + ": is " + describe(value) + R"(; want an object of type "function")"));
     return std::nullopt;
   }
-  if (type != "function") {
+  const bool custom = form == Form::kResponses && type == "custom";
+  if (type != "function" && !custom) {
     body.fail(not_supported(
         where, where + ".type: is \"" + std::string(type) + R"("; only "function" is supported)"));
     return std::nullopt;
@@ -61,6 +66,42 @@ std::string name_of(BodyReader& body, const std::string& where, dom::object func
         where, where + ".name: want 1 to 64 letters, digits, underscores, dots or dashes"));
   }
   return std::string(name);
+}
+
+/// A custom tool of responses as a function in chat's form. What its text shall look like is only
+/// told.
+std::string custom_form(BodyReader& body,
+                        const std::string& where,
+                        const Tool& tool,
+                        dom::object custom) {
+  std::string description;
+  std::string_view text;
+  if (custom.at_key("description").get_string().get(text) == simdjson::SUCCESS) {
+    description = text;
+  }
+  dom::element format;
+  if (custom.at_key("format").get(format) == simdjson::SUCCESS &&
+      format["definition"].get_string().get(text) == simdjson::SUCCESS) {
+    description += "\nIts input follows this grammar:\n" + std::string(text);
+    body.warn(where + ".format: the model is told of the grammar, but not held to it");
+  }
+  spec::JsonWriter json;
+  json.begin_object().key("type").string("function").key("function").begin_object();
+  json.key("name").string(tool.name).key("description").string(description);
+  json.key("parameters").json(tool.parameters).end_object().end_object();
+  return std::move(json).take();
+}
+
+/// Whether a tool is one that no model here can call.
+bool is_left_out(BodyReader& body, const std::string& where, dom::element value, Form form) {
+  std::string_view type;
+  if (form != Form::kResponses || value["type"].get_string().get(type) != simdjson::SUCCESS ||
+      type == "function" || type == "custom") {
+    return false;
+  }
+  body.warn(where + ": tools of the type \"" + std::string(shorten(type, 64)) +
+            "\" do not exist here, and it was left out");
+  return true;
 }
 
 /// The tool in chat's form, as templates know it.
@@ -85,20 +126,27 @@ std::string chat_form(dom::element value, dom::object function, Form form) {
 
 void add_tool(
     BodyReader& body, const std::string& where, dom::element value, Form form, ToolUse& use) {
-  const std::optional<dom::object> function = function_of(body, where, value, form);
+  const bool left_out = is_left_out(body, where, value, form);
+  const std::optional<dom::object> function =
+      left_out ? std::nullopt : function_of(body, where, value, form);
   if (!function) {
     return;
   }
   Tool tool{.name = name_of(body, where, *function), .parameters = R"({"type":"object"})"};
+  std::string_view type;
+  tool.custom = (*function)["type"].get_string().get(type) == simdjson::SUCCESS && type == "custom";
   dom::element parameters;
-  if (function->at_key("parameters").get(parameters) == simdjson::SUCCESS &&
-      !parameters.is_null()) {
+  if (tool.custom) {
+    tool.parameters = kCustomParameters;
+  } else if (function->at_key("parameters").get(parameters) == simdjson::SUCCESS &&
+             !parameters.is_null()) {
     if (!parameters.is_object()) {
       body.reject(where + ".parameters", parameters, "a JSON schema, which is an object");
       return;
     }
     if (dom::object(parameters).size() > 0) {
       tool.parameters = simdjson::minify(parameters);
+      body.warn_of_schema(where + ".parameters", tool.parameters);
     }
   }
   for (const Tool& other : use.list) {
@@ -106,7 +154,9 @@ void add_tool(
       body.fail(invalid_request(where, where + ".name: \"" + tool.name + "\" occurs twice"));
     }
   }
-  use.json += (use.list.empty() ? "[" : ",") + chat_form(value, *function, form);
+  use.json +=
+      (use.list.empty() ? "[" : ",") +
+      (tool.custom ? custom_form(body, where, tool, *function) : chat_form(value, *function, form));
   use.list.push_back(std::move(tool));
 }
 

@@ -12,6 +12,7 @@ namespace heddle::api {
 struct Tool {
   std::string name{};
   std::string parameters{};  ///< The JSON schema of its arguments.
+  bool custom = false;       ///< In responses: it takes a text, which is its argument `input`.
 };
 
 enum class ToolChoice : std::uint8_t {
@@ -41,7 +42,8 @@ struct ToolUse {
 /// `body`.
 [[nodiscard]] ToolUse read_chat_tools(BodyReader& body);
 /// The same of a request to /v1/responses, where a tool's name and parameters stand beside its
-/// type.
+/// type. A custom tool is a function of one text. Tools that OpenAI's servers run are left out,
+/// with a warning, unless they are forced.
 [[nodiscard]] ToolUse read_response_tools(BodyReader& body);
 
 }  // namespace heddle::api

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/nearest.h"
 #include "cli/bench_command.h"
 #include "cli/certs_command.h"
 #include "cli/lab_command.h"
@@ -12,7 +13,6 @@
 #include "cli/pull_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
-#include "config/reader.h"
 #include "sandbox/inside.h"
 #include "worker/worker.h"
 
@@ -186,7 +186,7 @@ std::string unknown_verb(CLI::App& app, std::string_view word) {
   if (word.starts_with("-")) {
     return "";
   }
-  const std::string meant = config::nearest(word, listed);
+  const std::string meant = nearest(word, {listed.begin(), listed.end()});
   return "there is no verb \"" + std::string(word) + "\"; " +
          (meant.empty() ? "" : "did you mean \"" + meant + "\"? ") + "heddle --help lists them";
 }

@@ -69,6 +69,15 @@ gateway::Gateway::TextOpener text_opener(const std::string& base,
   };
 }
 
+/// Looks up context lengths of models whose files are on this machine already.
+std::function<std::int64_t(const config::ModelConfig&)> context_reader(const std::string& base) {
+  return [base](const config::ModelConfig& model) {
+    const Result<std::filesystem::path> directory =
+        store::find_model(model.path, store::find_places(base, store::process_environment()));
+    return directory ? gateway::read_context(*directory, model.context) : std::int64_t{0};
+  };
+}
+
 Result<config::Config> read_config(const ServeOptions& options) {
   Result<config::Config> config = config::load_config(options.config);
   if (!config || options.listen.empty()) {
@@ -177,6 +186,7 @@ class Server final : public Service {
         config_,
         {.open_text = text_opener(config_.directory, system_->files(), sandbox_),
          .grammars = sandbox_,
+         .read_context = context_reader(config_.directory),
          .version = version_text(),
          .now = steady_now});
     if (!gateway) {

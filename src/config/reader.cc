@@ -3,31 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 
+#include "base/nearest.h"
 #include "base/units.h"
 #include "config/command_line.h"
 
 namespace heddle::config {
 
 namespace {
-
-/// The Levenshtein distance.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t number = 0;
@@ -59,19 +43,6 @@ std::optional<double> parse_fraction(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   return whole && number >= 0 && number <= 1 ? std::optional(number) : std::nullopt;
-}
-
-std::string nearest(std::string_view word, const std::set<std::string, std::less<>>& candidates) {
-  std::string best;
-  std::size_t best_distance = 1 + std::max<std::size_t>(2, word.size() / 3);
-  for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 Reader::Reader(const Node& node, std::string where, Diagnosis& diagnosis)
@@ -415,7 +386,7 @@ void Reader::finish() {
     if (known_.contains(child.key)) {
       continue;
     }
-    const std::string meant = nearest(child.key, known_);
+    const std::string meant = nearest(child.key, {known_.begin(), known_.end()});
     std::string text = "is not a known key";
     if (!meant.empty()) {
       text += "; did you mean \"" + meant + "\"?";

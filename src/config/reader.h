@@ -80,8 +80,4 @@ class Reader final : public Fields {
 /// A number from 0 to 1.
 [[nodiscard]] std::optional<double> parse_fraction(std::string_view text);
 
-/// The candidate that `word` was probably meant to be, or empty when none is near.
-[[nodiscard]] std::string nearest(std::string_view word,
-                                  const std::set<std::string, std::less<>>& candidates);
-
 }  // namespace heddle::config

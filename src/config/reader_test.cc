@@ -182,12 +182,5 @@ TEST_F(ReaderTest, NamedSectionsAndMissingKeys) {
                           "f, line 3: m: m.two is a single value; want a map"));
 }
 
-TEST(Nearest, FindsTyposAndOnlyThose) {
-  const std::set<std::string, std::less<>> words{"models", "listen", "devices"};
-  EXPECT_EQ(nearest("modles", words), "models");
-  EXPECT_EQ(nearest("device", words), "devices");
-  EXPECT_EQ(nearest("quantum", words), "");
-}
-
 }  // namespace
 }  // namespace heddle::config

@@ -24,8 +24,11 @@ constexpr std::array<std::string_view, 7> kMarkers{"<think>",
 Result<Answer> Answer::make(std::shared_ptr<const text::TextModel> model, Options options) {
   const bool parsed =
       options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
-  Result<AnswerText> text = AnswerText::make(
-      model, options.stop, parsed ? std::span(kMarkers) : std::span<const std::string_view>());
+  Result<AnswerText> text =
+      AnswerText::make(model,
+                       options.stop,
+                       parsed ? std::span(kMarkers) : std::span<const std::string_view>(),
+                       options.include_stop);
   if (!text) {
     return text.error();
   }
@@ -78,15 +81,18 @@ void Answer::part(std::string text, api::Choice& news) {
   }
   text::ToolCallParser::Found found = tools_.push(parts.text);
   if (text_.ended()) {
-    text::ToolCallParser::Found rest = tools_.finish();
+    text::ToolCallParser::Found rest =
+        tools_.finish(/*cut=*/text_.finish() == spec::FinishReason::kLength);
     found.text += rest.text;
     std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
   }
   news.reasoning = std::move(parts.reasoning);
   news.text = std::move(found.text);
   for (text::ToolCall& call : found.calls) {
-    news.calls.push_back(
-        {.index = calls_++, .name = std::move(call.name), .arguments = std::move(call.arguments)});
+    news.calls.push_back({.index = calls_++,
+                          .name = std::move(call.name),
+                          .arguments = std::move(call.arguments),
+                          .whole = call.whole});
   }
   news.called = calls_ > 0;
 }

@@ -22,6 +22,7 @@ class Answer {
  public:
   struct Options {
     std::vector<std::string> stop{};
+    bool include_stop = false;  ///< The text ends with the stop string that ended it.
     text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls to find.
     text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
     std::string prompt_end{};      ///< How the prompt ends, for thinking that began there.

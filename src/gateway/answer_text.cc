@@ -9,7 +9,8 @@ namespace heddle::gateway {
 
 Result<AnswerText> AnswerText::make(std::shared_ptr<const text::TextModel> model,
                                     const std::vector<std::string>& stop,
-                                    std::span<const std::string_view> markers) {
+                                    std::span<const std::string_view> markers,
+                                    bool include_stop) {
   Result<text::StopStrings> strings = text::StopStrings::make(stop);
   if (!strings) {
     return strings.error();
@@ -20,16 +21,21 @@ Result<AnswerText> AnswerText::make(std::shared_ptr<const text::TextModel> model
       shown.push_back(*id);
     }
   }
-  return AnswerText(std::move(model), std::move(strings).value(), std::move(shown));
+  return AnswerText(std::move(model),
+                    std::move(strings).value(),
+                    std::move(shown),
+                    include_stop ? stop : std::vector<std::string>());
 }
 
 AnswerText::AnswerText(std::shared_ptr<const text::TextModel> model,
                        text::StopStrings stop,
-                       std::vector<TokenId> markers)
+                       std::vector<TokenId> markers,
+                       std::vector<std::string> endings)
     : model_(std::move(model)),
       detokenizer_(model_->tokenizer(), text::ShowSpecial::kYes),
       stop_(std::move(stop)),
-      markers_(std::move(markers)) {}
+      markers_(std::move(markers)),
+      endings_(std::move(endings)) {}
 
 std::string AnswerText::pass(const std::string& text) {
   decoded_ += text.size();
@@ -37,6 +43,7 @@ std::string AnswerText::pass(const std::string& text) {
   if (found.stop) {
     finish_ = spec::FinishReason::kStop;
     stopped_by_ = found.stop;
+    found.text += endings_.empty() ? "" : endings_[*found.stop];
   }
   return std::move(found.text);
 }

@@ -21,11 +21,13 @@ namespace heddle::gateway {
 /// before the first stop string.
 class AnswerText {
  public:
-  /// `stop` may be empty; kInvalidArgument if one of its strings is. Of special tokens only those
-  /// spelled as one of `markers` are text.
+  /// With `include_stop` the text ends with the stop string that ended it. `stop` may be empty;
+  /// kInvalidArgument if one of its strings is. Of special tokens only those spelled as one of
+  /// `markers` are text.
   static Result<AnswerText> make(std::shared_ptr<const text::TextModel> model,
                                  const std::vector<std::string>& stop,
-                                 std::span<const std::string_view> markers = {});
+                                 std::span<const std::string_view> markers = {},
+                                 bool include_stop = false);
 
   /// Takes the next token, which was drawn for this answer; `finish` is the engine's word on
   /// whether it was the last. Returns the text that became final. After ended() nothing may come.
@@ -45,7 +47,8 @@ class AnswerText {
  private:
   AnswerText(std::shared_ptr<const text::TextModel> model,
              text::StopStrings stop,
-             std::vector<TokenId> markers);
+             std::vector<TokenId> markers,
+             std::vector<std::string> endings);
 
   std::string pass(const std::string& text);
 
@@ -53,6 +56,7 @@ class AnswerText {
   text::Detokenizer detokenizer_;
   text::StopStrings stop_;
   std::vector<TokenId> markers_;
+  std::vector<std::string> endings_;  ///< Stop strings that are shown; empty: none is.
   spec::FinishReason finish_ = spec::FinishReason::kNone;
   std::optional<std::size_t> stopped_by_{};
   std::int64_t tokens_ = 0;

@@ -51,6 +51,14 @@ TEST_F(AnswerTextTest, AStopStringMayCompleteOnTheLastToken) {
   EXPECT_EQ(text.stop(), 0U);
 }
 
+TEST_F(AnswerTextTest, TheStopStringMayBeShown) {
+  AnswerText text = AnswerText::make(opened->text, {"ab"}, {}, /*include_stop=*/true).value();
+  EXPECT_EQ(text.push('x', FinishReason::kNone), "x");
+  EXPECT_EQ(text.push('a', FinishReason::kNone), "");
+  EXPECT_EQ(text.push('b', FinishReason::kNone), "ab");
+  EXPECT_EQ(text.stop(), 0U);
+}
+
 TEST_F(AnswerTextTest, OfSpecialTokensOnlyMarkersAreText) {
   constexpr std::array<std::string_view, 2> kMarkers{"<eos>", "<absent>"};
   AnswerText text = AnswerText::make(opened->text, {}, kMarkers).value();

@@ -1,6 +1,8 @@
 #include "gateway/catalog.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -78,6 +80,50 @@ std::string Catalog::listed_names() const {
     }
   }
   return names;
+}
+
+std::int64_t context_of_command(const std::vector<std::string>& command) {
+  constexpr auto kOptions = std::to_array<std::string_view>(
+      {"--max-model-len", "--max_model_len", "--context-length", "--ctx-size", "-c"});
+  std::int64_t context = 0;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string_view word = command[i];
+    const std::string_view name = word.substr(0, word.find('='));
+    if (std::find(kOptions.begin(), kOptions.end(), name) == kOptions.end()) {
+      continue;
+    }
+    const std::string_view value = name.size() < word.size() ? word.substr(name.size() + 1)
+                                   : i + 1 < command.size()  ? std::string_view(command[i + 1])
+                                                             : "";
+    std::int64_t number = 0;
+    const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+    // vLLM also takes 8k for 8,000 and 8K for 8,192.
+    const std::string_view unit(end, static_cast<std::size_t>(value.data() + value.size() - end));
+    const std::int64_t factor = unit.empty() ? 1 : unit == "k" ? 1000 : unit == "K" ? 1024 : 0;
+    if (failure == std::errc() && number > 0 && number < (std::int64_t{1} << 40U)) {
+      context = number * factor;  // The last one holds.
+    }
+  }
+  return context;
+}
+
+Task<void> Catalog::learn_contexts(std::function<std::int64_t(const config::ModelConfig&)> look) {
+  const std::vector<std::shared_ptr<CatalogModel>> models = models_;
+  for (const std::shared_ptr<CatalogModel>& model : models) {
+    if (model->config.engine) {
+      model->declared_context = context_of_command(model->config.engine->command);
+      continue;
+    }
+    if (model->context() > 0 || !look) {
+      continue;
+    }
+    std::int64_t context = 0;
+    std::function<void()> work = [&context, &look, config = model->config] {
+      context = look(config);
+    };
+    co_await pool_.run(std::move(work));
+    model->declared_context = context;
+  }
 }
 
 Task<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {

@@ -29,7 +29,17 @@ struct CatalogModel {
   /// Instead of the configuration's ttl, until it is unloaded; Duration::max() for ever.
   std::optional<Duration> keep_alive{};
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
+  /// Before that: its context length as its files or its engine's command say it [tokens]; 0: not
+  /// known.
+  std::int64_t declared_context = 0;
+
+  /// Prompt and answer together [tokens]; 0: not known.
+  [[nodiscard]] std::int64_t context() const { return text ? text->context : declared_context; }
 };
+
+/// The context length that the command of an engine sets [tokens]: vLLM's --max-model-len, SGLang's
+/// --context-length, llama.cpp's --ctx-size or -c. 0 where it sets none.
+[[nodiscard]] std::int64_t context_of_command(const std::vector<std::string>& command);
 
 /// The models by name and alias. Requests hold a model by shared_ptr, so that a reload leaves those
 /// that run alone. Loop thread.
@@ -60,6 +70,9 @@ class Catalog {
   /// The text part, read at the first call; calls meanwhile wait for the same reading. A failure
   /// is not kept: the next call tries again.
   Task<Result<std::shared_ptr<const ModelText>>> text(std::shared_ptr<CatalogModel> model);
+  /// Tells the models that have no text yet how long their contexts are.
+  /// @param look  Asked on a thread of the pool, for models of ours; 0 for what it does not know.
+  Task<void> learn_contexts(std::function<std::int64_t(const config::ModelConfig&)> look);
 
  private:
   using TextResult = Result<std::shared_ptr<const ModelText>>;

@@ -97,5 +97,14 @@ TEST_F(CatalogTest, AReloadKeepsWhatHasNotChanged) {
   EXPECT_EQ(catalog.find("a")->text, nullptr);
 }
 
+TEST(ContextOfCommand, IsReadWhereTheEngineIsToldOne) {
+  EXPECT_EQ(context_of_command({"vllm", "serve", "m", "--max-model-len", "8192"}), 8192);
+  EXPECT_EQ(context_of_command({"vllm", "serve", "m", "--max-model-len=32K"}), 32768);
+  EXPECT_EQ(context_of_command({"llama-server", "-c", "4096", "--ctx-size", "2048"}), 2048);
+  EXPECT_EQ(context_of_command({"sglang", "--context-length"}), 0);
+  EXPECT_EQ(context_of_command({"vllm", "--max-model-len", "auto"}), 0);
+  EXPECT_EQ(context_of_command({}), 0);
+}
+
 }  // namespace
 }  // namespace heddle::gateway

@@ -20,6 +20,7 @@
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
 #include "gateway/request_traces.h"
+#include "gateway/response_store.h"
 #include "gateway/running_request.h"
 #include "gateway/task.h"
 #include "gateway/text_pool.h"
@@ -51,6 +52,7 @@ struct Context {
   std::unique_ptr<UpstreamPool> upstream;  ///< To external engines.
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   RunningRequests live{};
+  ResponseStore responses{ResponseStore::Limits{}};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
   std::string openapi{};                      ///< The document of what is answered here.

@@ -65,8 +65,12 @@ void Gatekeeper::assign(ApiKeys keys, WebRules rules) {
   rules_.emplace(Rules{.keys = std::move(keys), .web = std::move(rules)});
 }
 
-Admission Gatekeeper::admit(const HttpHead& head) const {
+Admission Gatekeeper::admit(const HttpHead& asked) const {
   HEDDLE_CHECK(rules_.has_value());
+  const std::string meant = meant_path(routing_->routes, asked.method, asked.path);
+  const HttpHead head{.method = asked.method,
+                      .path = meant.empty() ? asked.path : std::string_view(meant),
+                      .headers = asked.headers};
   const HeadFacts facts = read_facts_of(head.headers);
   const std::optional<std::size_t> route = find_route(routing_->routes, head.method, head.path);
   const Endpoint* endpoint = route ? &routing_->endpoints[*route] : nullptr;
@@ -76,6 +80,7 @@ Admission Gatekeeper::admit(const HttpHead& head) const {
   } else {
     admission.principal = admit(facts, head, endpoint);
   }
+  admission.path = meant;
   return admission;
 }
 

@@ -20,7 +20,7 @@ class Gatekeeper {
   /// Takes over keys and rules. Before the first call nobody is let in.
   void assign(ApiKeys keys, WebRules rules);
 
-  [[nodiscard]] Admission admit(const HttpHead& head) const;
+  [[nodiscard]] Admission admit(const HttpHead& asked) const;
 
  private:
   [[nodiscard]] api::Parsed<Principal> admit(const HeadFacts& facts,

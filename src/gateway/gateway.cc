@@ -169,6 +169,7 @@ class Gateway::Impl {
                     .upstream = std::make_unique<UpstreamPool>(
                         loop, UpstreamPool::Options{.idle_max = 1024, .carry = options.carry})})),
         routing_(make_routing()),
+        read_context_(options.read_context),
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
         close_timer_(loop) {
@@ -202,6 +203,7 @@ class Gateway::Impl {
   GrammarTrials grammars_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Routing> routing_;
+  std::function<std::int64_t(const config::ModelConfig&)> read_context_;
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<Gatekeeper> gatekeeper_;
   std::vector<config::ListenAddress> listen_{};  ///< That was asked for at the start.
@@ -308,6 +310,16 @@ Result<void> Gateway::Impl::trace(const config::TracingConfig& config, Metrics& 
   return {};
 }
 
+namespace {
+
+/// Holds what the catalog is a part of while it learns.
+Task<void> learn_contexts(std::shared_ptr<Context> context,
+                          std::function<std::int64_t(const config::ModelConfig&)> look) {
+  co_await context->catalog.learn_contexts(std::move(look));
+}
+
+}  // namespace
+
 Result<void> Gateway::Impl::listen(const config::Config& config) {
   listen_ = config.listen;
   assign(config);
@@ -342,6 +354,7 @@ void Gateway::Impl::assign(const config::Config& config) {
     removed.insert(model->config.id);
   }
   context_->catalog.assign(config.models, context_->serving->models());
+  spawn(context_->loop, learn_contexts(context_, read_context_));
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.erase(model->config.id);
   }

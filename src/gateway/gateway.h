@@ -37,7 +37,10 @@ class Gateway {
   struct Options {
     TextOpener open_text{};                      ///< Must be set.
     std::shared_ptr<sandbox::Trier> grammars{};  ///< Tries each before it is used; must be set.
-    std::string version{};                       ///< Of this program.
+    /// Looks up a model's context length without reading its text part, on a thread of the pool; 0:
+    /// not known. Empty: it is known once the text part is read.
+    std::function<std::int64_t(const config::ModelConfig&)> read_context{};
+    std::string version{};           ///< Of this program.
     std::function<Instant()> now{};  ///< The clock that `serving` has too; steady_now when empty.
     RequestId requests_after{};      ///< Requests are numbered after this.
     net::Carry carry{};              ///< To external engines of other hosts; empty: there are none.

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 TEST_F(GatewayTest, UnknownPathsAndMethodsAreToldTheRightOnes) {
   start();
-  const TestResponse unknown = call("GET", "/v1/nothing");
+  const TestResponse unknown = call("GET", "/v1/chat/completion");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_THAT(unknown.body, HasSubstr("/v1/chat/completions"));
   const TestResponse wrong = call("GET", "/v1/chat/completions");
@@ -103,7 +103,7 @@ TEST_F(GatewayTest, DrainingLetsRequestsEndAndTakesNoMore) {
   std::promise<void> drained;
   on_loop([&] { gateway->drain(std::chrono::seconds(60), [&drained] { drained.set_value(); }); });
   EXPECT_TRUE(idle.closed());
-  EXPECT_EQ(TestClient(port).call("GET", "/health").status, 0) << "nobody is let in";
+  EXPECT_EQ(TestClient(port).call("GET", "/readyz").status, 503) << "nobody else is let in";
   on_loop([&] { serving.emit(serving.started[0]->id, 0, {'o', 'k', FakeServing::kEos}); });
   const TestResponse answer = running.read();
   EXPECT_EQ(answer.status, 200);

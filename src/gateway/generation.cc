@@ -1,5 +1,6 @@
 #include "gateway/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gateway/task.h"
@@ -14,6 +15,18 @@ namespace {
 /// How long a stream waits for its first token before it commits to status 200, so that what fails
 /// at once fails with a status of its own.
 constexpr Duration kBeforeHead = 100ms;
+
+/// What was not done as asked, as a header: of one line, in ASCII.
+HttpFields warning_headers(const LiveRequests& live) {
+  constexpr std::size_t kWarningBytesMax = 1024;
+  std::string text;
+  for (const std::string& warning : live.job().params.warnings) {
+    text += (text.empty() ? "" : "; ") + warning;
+  }
+  text = api::shorten(text, kWarningBytesMax);
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.empty() ? HttpFields() : HttpFields{{"x-heddle-warnings", text}};
+}
 
 /// Lets something happen. False when the client has gone.
 Task<bool> wait(HttpExchange& http, LiveRequests& live, Duration patience) {
@@ -44,7 +57,8 @@ Task<void> answer_whole(HttpExchange& http, LiveRequests& live, api::AnswerWrite
       co_return;
     }
   }
-  HttpResponse response{.body = writer.whole(choices, live.usage())};
+  HttpResponse response{.body = writer.whole(choices, live.usage()),
+                        .headers = warning_headers(live)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
@@ -82,7 +96,8 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
   if (live.usage().completion_tokens == 0) {
     events += writer.waiting(live.waiting_for());
   }
-  const Result<void> begun = co_await http.begin_stream(std::string(writer.content_type()));
+  const Result<void> begun =
+      co_await http.begin_stream(std::string(writer.content_type()), warning_headers(live));
   if (!begun) {
     co_return;
   }

@@ -53,7 +53,7 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> ollama_endpoints();
 /// What they ask of models: which there are, loading them, and what is not offered.
 [[nodiscard]] std::vector<Endpoint> ollama_model_endpoints();
-/// Responses, which are not kept.
+/// Responses, and those that are kept.
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();

@@ -319,6 +319,9 @@ std::optional<api::ApiError> Connection::let_in(bool has_body) {
   Admission answer = shared_->gatekeeper(
       {.method = request_.method, .path = request_.path, .headers = request_.headers});
   request_.answer_headers = std::move(answer.headers);
+  if (!answer.path.empty()) {
+    request_.path = std::move(answer.path);
+  }
   if (auto* turned_away = std::get_if<api::ApiError>(&answer.principal)) {
     return std::move(*turned_away);
   }
@@ -487,6 +490,7 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   text += "\r\n";
   bool has_server = false;
   bool has_id = false;
+  bool has_date = false;
   const auto add = [&text](std::string_view name, std::string_view value) {
     text.append(name).append(": ").append(value).append("\r\n");
   };
@@ -494,12 +498,16 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
     add(name, value);
     has_server = has_server || is_field(name, "server");
     has_id = has_id || is_field(name, "request-id");
+    has_date = has_date || is_field(name, "date");
   }
   for (const auto& [name, value] : request_.answer_headers) {
     add(name, value);
   }
   if (!has_server) {
     add("Server", kServerName);
+  }
+  if (!has_date) {
+    add("Date", shared_->date.at(std::time(nullptr)));
   }
   add(kRequestIdField, request_.request_id);
   if (!has_id && api::is_anthropic(request_.path)) {

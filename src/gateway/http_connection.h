@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "gateway/connection_table.h"
+#include "gateway/http_date.h"
 #include "gateway/http_server.h"
 
 namespace heddle::gateway {
@@ -21,6 +22,7 @@ struct ConnectionShared {
   HttpServer::Handler handler;
   Rng rng;  ///< For request ids.
   ConnectionTable table{};
+  HttpDate date{};
   bool draining = false;
   std::function<void()> closed{};  ///< Told when a connection has left the table.
 };

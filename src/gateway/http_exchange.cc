@@ -8,9 +8,10 @@
 
 namespace heddle::gateway {
 
-Task<Result<void>> HttpExchange::begin_stream(std::string content_type) {
+Task<Result<void>> HttpExchange::begin_stream(std::string content_type, HttpFields further) {
   StreamHead head{.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
   head.headers.emplace_back("Content-Type", std::move(content_type));
+  head.headers.insert(head.headers.end(), further.begin(), further.end());
   return begin(std::move(head), {});
 }
 

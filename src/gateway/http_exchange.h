@@ -102,7 +102,8 @@ class HttpExchange {
   virtual void drop() = 0;
 
   /// begin() for parts of this type that are made as they are sent; nobody shall store them.
-  Task<Result<void>> begin_stream(std::string content_type);
+  /// @param further  Headers beside those that this takes.
+  Task<Result<void>> begin_stream(std::string content_type, HttpFields further = {});
   Task<Result<void>> end_stream() { return end({}); }
 
   /// Whether the client has hung up.

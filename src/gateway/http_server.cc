@@ -27,6 +27,8 @@ namespace {
 
 constexpr Duration kAcceptRetry = 50ms;
 constexpr Duration kWarningInterval = 1min;
+constexpr std::size_t kTurnedAwayMost = 64;
+constexpr Duration kTurnedAwayPatience = 1s;
 
 /// With what is left open in it filled in.
 HttpServer::Options complete(HttpServer::Options options) {
@@ -64,10 +66,19 @@ class HttpServer::State {
   [[nodiscard]] std::size_t overflow() const { return shared->options.overflow; }
   /// accept() has failed, mostly for want of descriptors.
   void make_do(const ErrorCode& failure);
+  void close_doors() {
+    for (Door& door : doors) {
+      ErrorCode ignored;
+      door.acceptor.close(ignored);
+    }
+  }
+  /// Tells a client that comes while the server ends that it does, whatever it asks.
+  static Task<void> turn_away(std::shared_ptr<State> self, tcp::socket socket);
   /// Tells of the end of the last connection, if anybody wants to know.
   void tell_drained() {
     const bool all_sent = tls == nullptr || tls->empty();
     if (shared->draining && shared->table.size() == 0 && all_sent && drained) {
+      close_doors();
       asio::post(shared->loop, std::exchange(drained, nullptr));
     }
   }
@@ -79,6 +90,7 @@ class HttpServer::State {
   };
   std::vector<Door> doors{};
   std::unique_ptr<TlsFront> tls{};  ///< Of the doors that speak it.
+  std::size_t turned_away = 0;      ///< Clients that are being told of the end.
   Signal room;                      ///< Told when a connection has closed.
   std::function<void()> drained{};
   Instant may_warn_at{};
@@ -115,8 +127,10 @@ void HttpServer::drain(std::function<void()> drained) {
   state_->shared->draining = true;
   state_->drained = std::move(drained);
   for (State::Door& door : state_->doors) {
-    ErrorCode ignored;
-    door.acceptor.close(ignored);
+    if (door.tls) {
+      ErrorCode ignored;
+      door.acceptor.close(ignored);
+    }
   }
   if (state_->tls != nullptr) {
     state_->tls->drain();
@@ -126,6 +140,7 @@ void HttpServer::drain(std::function<void()> drained) {
 }
 
 void HttpServer::close() {
+  state_->close_doors();
   state_->shared->table.for_each([this](ConnectionTable::Entry& entry) {
     state_->shared->table.leave(entry);
     entry.close();
@@ -176,6 +191,31 @@ void HttpServer::State::make_do(const ErrorCode& failure) {
   }
 }
 
+Task<void> HttpServer::State::turn_away(std::shared_ptr<State> self, tcp::socket socket) {
+  ++self->turned_away;
+  asio::steady_timer patience(self->shared->loop, kTurnedAwayPatience);
+  patience.async_wait([&socket](const ErrorCode& stopped) {
+    ErrorCode ignored;
+    if (!stopped) {
+      socket.close(ignored);
+    }
+  });
+  std::array<char, 8192> asked{};  // More than a probe sends; what else there is does not matter.
+  const auto [unread, size] = co_await socket.async_read_some(asio::buffer(asked), kAwait);
+  if (!unread && size > 0) {
+    const std::string body = api::to_json(api::unavailable("the server is shutting down"));
+    const std::string answer =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+        "Retry-After: 5\r\nConnection: close\r\nContent-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body;
+    const auto [unsent, sent] = co_await asio::async_write(socket, asio::buffer(answer), kAwait);
+    (void)unsent;  // It ends either way.
+    (void)sent;
+  }
+  patience.cancel();
+  --self->turned_away;
+}
+
 Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
   tcp::acceptor& acceptor = self->doors[index].acceptor;
   asio::steady_timer pause(self->shared->loop);
@@ -194,7 +234,11 @@ Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t in
     ErrorCode ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
-    if (!self->doors[index].tls) {
+    if (self->shared->draining && !self->doors[index].tls) {
+      if (self->turned_away < kTurnedAwayMost) {
+        spawn(self->shared->loop, turn_away(self, std::move(socket)));
+      }
+    } else if (!self->doors[index].tls) {
       HttpConnection::start(self->shared, std::move(socket));
     } else if (!self->shared->draining) {
       self->tls->accept(std::move(socket));

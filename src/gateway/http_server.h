@@ -30,6 +30,7 @@ struct HttpHead {
 struct Admission {
   api::Parsed<Principal> principal{};  ///< Who it is from, or why it is turned away.
   HttpFields headers{};                ///< HttpRequest::answer_headers, of the refusal too.
+  std::string path{};                  ///< What the request's path was meant to be; empty: itself.
 };
 
 /// HTTP/1.1 on any number of addresses: keep-alive, pipelining, limits of size and time, and word

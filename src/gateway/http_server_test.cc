@@ -344,6 +344,25 @@ TEST_F(HttpServerTest, DrainingTurnsAwayWhatHasNotComeWholeAndClosesTheRest) {
   EXPECT_TRUE(waiting.closed());
 }
 
+TEST_F(HttpServerTest, WhoComesWhileItDrainsIsToldSo) {
+  start();
+  TestClient waiting(port);
+  waiting.send(TestClient::request("GET", "/wait"));
+  EXPECT_EQ(TestClient(port).call("GET", "/").status, 200);
+  std::promise<void> drained;
+  asio::post(loop, [&] { server->drain([&] { drained.set_value(); }); });
+  TestResponse probe = TestClient(port).call("GET", "/readyz");
+  EXPECT_EQ(probe.status, 503);
+  EXPECT_THAT(probe.body, HasSubstr("shutting down"));
+  asio::post(loop, [this] { server->close(); });
+  EXPECT_EQ(drained.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
+TEST_F(HttpServerTest, AnswersHaveADate) {
+  start();
+  EXPECT_THAT(TestClient(port).call("GET", "/").headers.at("date"), testing::EndsWith(" GMT"));
+}
+
 TEST_F(HttpServerTest, AHangUpIsNoticedWhileTheAnswerIsWaitedFor) {
   start();
   TestClient client(port);

@@ -102,6 +102,7 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   GenerationJob job = new_job(
       *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "cmpl-");
   job.params = std::move(request.params);
+  job.head.warnings = job.params.warnings;
   std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
   if (!wrong) {
     wrong = co_await check_grammar(

@@ -215,8 +215,31 @@ TEST_F(InferenceTest, ForcedCallsAreAGrammar) {
   EXPECT_EQ(grammar.kind, spec::GrammarKind::kLark);
   EXPECT_THAT(grammar.text, HasSubstr("sum"));
   std::string unknown = forced;
-  unknown.insert(unknown.find("\"object\"") + 8, R"(,"uniqueItems":true)");
-  EXPECT_EQ(error("/v1/chat/completions", chat_body(unknown), 400)["param"], "tools");
+  unknown.insert(unknown.find("\"object\"") + 8, R"(,"contains":{})");
+  const json refused = error("/v1/chat/completions", chat_body(unknown), 400);
+  EXPECT_EQ(refused["param"], "tools[0].function.parameters");
+  EXPECT_THAT(refused["message"].get<std::string>(), testing::Not(HasSubstr("call0")));
+}
+
+TEST_F(InferenceTest, ACallThatIsCutOffIsACallInPart) {
+  const std::string begun = R"(<tool_call>{"name": "sum", "arguments": {"a)";
+  serving.reply = begun + R"(": 1}}</tool_call>)";
+  config.models[0].tool_parser = config::ToolParser::kHermes;
+  start();
+  const json choice =
+      ask("POST",
+          "/v1/chat/completions",
+          chat_body(kTools + ",\"max_tokens\":" + std::to_string(begun.size())))["choices"][0];
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
+TEST_F(InferenceTest, ToolsOfAModelWithoutAKnownWayToCallAreWarnedOf) {
+  start();
+  const json answer = ask("POST", "/v1/chat/completions", chat_body(kTools));
+  ASSERT_EQ(answer["warnings"].size(), 1U);
+  EXPECT_THAT(answer["warnings"][0].get<std::string>(), HasSubstr("tool_parser"));
 }
 
 TEST_F(InferenceTest, AModelWithoutAWayToCallIsHeldToTheGenericOne) {
@@ -400,6 +423,34 @@ TEST_F(InferenceTest, WhatIsWrongIsToldByField) {
       HasSubstr("no such role"));
   EXPECT_EQ(error("/v1/completions", R"({"model":"tiny","prompt":""})", 400)["param"], "prompt");
   EXPECT_TRUE(serving.started.empty());
+}
+
+TEST_F(InferenceTest, AnAnswerMayGoOnWithTheLastMessage) {
+  start();
+  const std::string body =
+      R"({"model":"tiny","add_generation_prompt":false,"continue_final_message":true,"messages":)"
+      R"([{"role":"user","content":"one"},{"role":"assistant","content":"one, t"}]})";
+  EXPECT_EQ(call("POST", "/v1/chat/completions", body).status, 200);
+  std::string prompt;
+  for (const TokenId token : serving.started.at(0)->prompt) {
+    prompt += static_cast<char>(token);
+  }
+  EXPECT_EQ(prompt, "user: one\nassistant: one, t") << "without what the template has behind it";
+}
+
+TEST_F(InferenceTest, TyposAreTold) {
+  start();
+  const TestResponse whole = call("POST", "/v1/chat/completions", chat_body(R"("temprature":1)"));
+  const json warnings = json::parse(whole.body)["warnings"];
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0].get<std::string>(), HasSubstr("did you mean \"temperature\"?"));
+  EXPECT_EQ(whole.headers.at("x-heddle-warnings"), warnings[0].get<std::string>());
+  const TestResponse stream =
+      call("POST", "/v1/chat/completions", chat_body(R"("temprature":1,"stream":true)"));
+  EXPECT_EQ(stream.headers.at("x-heddle-warnings"), warnings[0].get<std::string>());
+  const TestResponse silent = call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_FALSE(silent.headers.contains("x-heddle-warnings"));
+  EXPECT_FALSE(json::parse(silent.body).contains("warnings"));
 }
 
 TEST_F(InferenceTest, APromptBeyondTheContextIsToldTheNumbers) {

@@ -213,6 +213,7 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   if (!grammar.constrains()) {
     co_return std::nullopt;
   }
+  const spec::Grammar asked = grammar;
   sandbox::GrammarTrial trial{.directory = opened.text->directory,
                               .vocab = opened.text->vocab,
                               .grammar = std::move(grammar)};
@@ -222,7 +223,7 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   }
   const Error& error = tried.error();
   if (error.code == Code::kInvalidArgument) {
-    co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error.message);
+    co_return grammar_fault(param, asked, error.message);
   }
   if (error.code == Code::kResourceExhausted) {
     co_return api::concurrency_limit(error.message);
@@ -230,12 +231,38 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   co_return api::from_error(error);
 }
 
+namespace {
+
+/// Ends a prompt with the last place of `text`, which is the last message's, as that shall go on.
+void cut_behind(std::string_view text, Result<std::string>& prompt) {
+  std::size_t at = prompt->rfind(text);
+  // Many templates trim what they are given.
+  while (at == std::string::npos && !text.empty() &&
+         std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos) {
+    text.remove_suffix(1);
+    at = prompt->rfind(text);
+  }
+  if (at == std::string::npos || text.empty()) {
+    prompt = Error{.code = Code::kInvalidArgument,
+                   .message =
+                       "continue_final_message: this model's template does not show the "
+                       "last message as it is, so it cannot be continued"};
+    return;
+  }
+  prompt->resize(at + text.size());
+}
+
+}  // namespace
+
 bool ChatReading::step() {
   if (reading_) {
     return reading_->step();
   }
   prompt_ =
       instructions_ ? text::render_plainly(model_, chat_, *instructions_) : model_.render(chat_);
+  if (*prompt_ && continued_) {
+    cut_behind(*continued_, *prompt_);
+  }
   if (!*prompt_) {
     return true;
   }
@@ -283,7 +310,8 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                       text::SpecialTokens::kNone,
                       std::move(bounds),
                       instructions_for(opened, request.tools),
-                      request.answer_begins);
+                      request.answer_begins,
+                      request.continued);
   std::function<bool()> step = [&reading] { return reading.step(); };
   std::optional<api::ApiError> wrong =
       co_await work_on_text(context, http, http.request().body.size(), std::move(step));
@@ -322,7 +350,14 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   job.prompt_end = std::move(prompt.end);
   job.params = std::move(request.params);
   job.prompts.push_back(std::move(prompt.tokens));
-  use_tools(opened, request.tools, tool_format(opened, request.tools), job);
+  const text::ToolFormat format = tool_format(opened, request.tools);
+  use_tools(opened, request.tools, format, job);
+  if (request.tools.choice == api::ToolChoice::kAuto && format == text::ToolFormat::kNone) {
+    job.params.warnings.emplace_back(
+        "tools: how this model spells calls is not known, so none are looked for; tool_choice "
+        "\"required\" or a named tool works, and so does tool_parser in the configuration");
+  }
+  job.head.warnings = job.params.warnings;
   job.reasoning = reasoning_format(opened);
   if (job.params.grammar.constrains()) {
     job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);
@@ -330,7 +365,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
       job.reasoning = text::ReasoningFormat::kNone;  // All of it is the answer.
     }
   }
-  const std::string param = request.tools.forced() ? "tools" : "response_format";
+  const bool calls = request.tools.choice != api::ToolChoice::kNone && !request.tools.list.empty();
+  const std::string param = calls ? "tools" : "response_format";
   std::optional<api::ApiError> wrong =
       co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
   if (!wrong) {

@@ -61,6 +61,7 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 class ChatReading {
  public:
   /// All is lent until the last step.
+  /// @param continued     The text of the last message, where that is to be gone on with.
   /// @param instructions  For text::render_plainly, where the template does not know of tools.
   /// @param begun         What stands after all that, which the model goes on from.
   ChatReading(const text::TextModel& model,
@@ -68,11 +69,13 @@ class ChatReading {
               text::SpecialTokens special,
               TextBounds bounds,
               std::optional<std::string> instructions = {},
-              std::string_view begun = {})
+              std::string_view begun = {},
+              std::optional<std::string> continued = {})
       : model_(model),
         chat_(chat),
         instructions_(std::move(instructions)),
         begun_(begun),
+        continued_(std::move(continued)),
         special_(special),
         bounds_(std::move(bounds)) {}
 
@@ -87,6 +90,7 @@ class ChatReading {
   const text::Chat& chat_;
   std::optional<std::string> instructions_;
   std::string_view begun_;
+  std::optional<std::string> continued_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};

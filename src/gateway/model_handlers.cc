@@ -142,9 +142,7 @@ api::ModelObject describe(const Context& context,
   if (status.failure) {
     object.failure = api::without_paths(status.failure->message);
   }
-  if (model.text) {
-    object.context_length = model.text->context;
-  }
+  object.context_length = model.context();
   return object;
 }
 

@@ -57,4 +57,15 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
   return std::make_shared<const ModelText>(std::move(model));
 }
 
+std::int64_t read_context(const std::filesystem::path& directory, std::int64_t context_cap) {
+  const Result<text::ModelTexts> texts = text::ModelTexts::open(directory);
+  const Result<std::string> config = texts ? texts->read("config.json") : texts.error();
+  const Result<spec::ModelSpec> spec =
+      config ? spec::parse_model_config(*config, "config.json") : config.error();
+  if (!spec) {
+    return 0;
+  }
+  return context_cap > 0 ? std::min(spec->max_position, context_cap) : spec->max_position;
+}
+
 }  // namespace heddle::gateway

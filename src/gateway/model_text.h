@@ -33,4 +33,9 @@ struct ModelText {
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap);
 
+/// The context length of a model directory or file alone, read from its config.json, which is
+/// quick; 0 where that cannot be read. `context_cap` as above.
+[[nodiscard]] std::int64_t read_context(const std::filesystem::path& directory,
+                                        std::int64_t context_cap);
+
 }  // namespace heddle::gateway

@@ -35,5 +35,12 @@ TEST(ModelText, WhatIsMissingOrBrokenIsNamed) {
   EXPECT_THAT(open_model_text(model.directory(), 0).error().message, HasSubstr("tokenizer.json"));
 }
 
+TEST(ReadContext, IsThatOfTheFilesUpToTheCap) {
+  const TestModel model;
+  EXPECT_EQ(read_context(model.directory(), 0), 200'000);
+  EXPECT_EQ(read_context(model.directory(), 1'000), 1'000);
+  EXPECT_EQ(read_context(model.directory() / "nothing", 0), 0);
+}
+
 }  // namespace
 }  // namespace heddle::gateway

@@ -1,5 +1,6 @@
 #include "gateway/router.h"
 
+#include "base/nearest.h"
 #include "gateway/http_exchange.h"
 
 namespace heddle::gateway {
@@ -7,7 +8,9 @@ namespace heddle::gateway {
 namespace {
 
 constexpr std::string_view kId = "{id}";
+constexpr std::string_view kV1 = "/v1";
 constexpr std::size_t kPathShownMax = 200;
+constexpr std::size_t kNearMax = 3;
 
 std::string_view prefix_of(std::string_view pattern) {
   return pattern.substr(0, pattern.size() - kId.size());
@@ -29,16 +32,23 @@ std::string id_in(std::string_view pattern, std::string_view path) {
 NoMatch not_found(const std::vector<Route>& routes,
                   std::string_view method,
                   std::string_view path) {
-  std::string message = std::string(method) + " " + std::string(path.substr(0, kPathShownMax)) +
-                        " does not exist; there are";
-  std::string_view previous;
+  const std::string_view shown = path.substr(0, kPathShownMax);
+  std::string message = std::string(method) + " " + std::string(shown) + " does not exist; ";
+  std::vector<std::string_view> known;
   for (const Route& route : routes) {
-    if (route.path != previous) {
-      message += previous.empty() ? " " : ", ";
-      message += route.path;
-      previous = route.path;
+    if (known.empty() || route.path != known.back()) {
+      known.push_back(route.path);
     }
   }
+  for (std::size_t near = 0; near < kNearMax; ++near) {
+    const std::string meant = nearest(shown, known);
+    if (meant.empty()) {
+      break;
+    }
+    message += (near == 0 ? "near it are " : ", ") + meant;
+    std::erase(known, meant);
+  }
+  message += message.ends_with("; ") ? "GET / tells what there is" : "; GET / tells what there is";
   api::ApiError error = api::invalid_request("", message);
   error.status = 404;
   error.code = "unknown_path";
@@ -66,6 +76,27 @@ std::optional<std::size_t> find_route(const std::vector<Route>& routes,
     }
   }
   return std::nullopt;
+}
+
+std::string meant_path(const std::vector<Route>& routes,
+                       std::string_view method,
+                       std::string_view path) {
+  if (find_route(routes, method, path)) {
+    return "";
+  }
+  std::string_view bare = path;
+  while (bare.size() > 1 && bare.ends_with('/')) {
+    bare.remove_suffix(1);
+  }
+  const auto is_v1 = [&routes, method](std::string_view candidate) {
+    const std::optional<std::size_t> route = find_route(routes, method, candidate);
+    return route && routes[*route].path.starts_with("/v1/");
+  };
+  const std::string prefixed = std::string(kV1) + std::string(bare);
+  if (is_v1(bare) || (method == "GET" && find_route(routes, method, bare))) {
+    return std::string(bare);
+  }
+  return is_v1(prefixed) && bare.size() > 1 ? prefixed : "";
 }
 
 std::variant<Match, NoMatch> match_route(const std::vector<Route>& routes,

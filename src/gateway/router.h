@@ -36,6 +36,13 @@ struct NoMatch {
                                                     std::string_view method,
                                                     std::string_view path);
 
+/// The path of a route that `path` was probably meant to be, where none fits as it is: without
+/// slashes at its end, or with "/v1" before it; empty where there is none. Slashes at the end stay
+/// what they are where more than /v1 is at stake: there the path unloads all models instead of one.
+[[nodiscard]] std::string meant_path(const std::vector<Route>& routes,
+                                     std::string_view method,
+                                     std::string_view path);
+
 /// The same with what stood in the place of "{id}", or with what to say where none fits.
 [[nodiscard]] std::variant<Match, NoMatch> match_route(const std::vector<Route>& routes,
                                                        std::string_view method,

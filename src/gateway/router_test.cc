@@ -28,9 +28,24 @@ TEST(Router, FindsPathsAndIdsWithSlashesAndColons) {
 TEST(Router, AnUnknownPathIsToldTheKnownOnes) {
   const auto no = std::get<NoMatch>(match_route(kRoutes, "GET", "/v1/nothing"));
   EXPECT_EQ(no.error.status, 404);
-  EXPECT_THAT(no.error.message, HasSubstr("/v1/chat/completions"));
+  EXPECT_THAT(no.error.message, HasSubstr("GET / tells what there is"));
+  const auto near = std::get<NoMatch>(match_route(kRoutes, "GET", "/v1/modls"));
+  EXPECT_EQ(near.error.message,
+            "GET /v1/modls does not exist; near it are /v1/models; GET / tells what there is");
   EXPECT_EQ(std::get<NoMatch>(match_route(kRoutes, "GET", "/v1/models/")).error.status, 404);
   EXPECT_EQ(std::get<NoMatch>(match_route(kRoutes, "GET", "")).error.status, 404);
+}
+
+TEST(Router, PathsThatAreMeantAreFound) {
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/v1/models"), "") << "it fits as it is";
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/v1/models/"), "/v1/models");
+  EXPECT_EQ(meant_path(kRoutes, "POST", "/v1/chat/completions//"), "/v1/chat/completions");
+  EXPECT_EQ(meant_path(kRoutes, "POST", "/chat/completions"), "/v1/chat/completions");
+  EXPECT_EQ(meant_path(kRoutes, "POST", "/chat/completions/"), "/v1/chat/completions");
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/models/a/b"), "/v1/models/a/b");
+  EXPECT_EQ(meant_path(kRoutes, "POST", "/api/models/unload/"), "") << "it would unload all";
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/"), "");
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/nothing"), "");
 }
 
 TEST(Router, AWrongMethodIsToldTheRightOnes) {

@@ -1,5 +1,6 @@
 #include "gateway/tool_grammar.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,20 +33,25 @@ std::string marker(std::string_view text, const text::Tokenizer& tokenizer) {
   return id && tokenizer.is_special(*id) ? "<[" + std::to_string(*id) + "]>" : literal(text);
 }
 
-/// Rules `call`, any of the tools in JSON, and those that it needs.
-std::string call_rules(const std::vector<const api::Tool*>& tools, std::string_view arguments_key) {
-  std::string calls = "call: ";
+/// Rules `call`, any of the tools that may be called, in JSON, and those that it needs. They are
+/// numbered as the tools of the request are, by which errors name them.
+std::string call_rules(const api::ToolUse& use, std::string_view arguments_key) {
+  std::string calls;
   std::string rules;
-  for (std::size_t i = 0; i < tools.size(); ++i) {
+  for (std::size_t i = 0; i < use.list.size(); ++i) {
+    const api::Tool& tool = use.list[i];
+    if (use.choice == api::ToolChoice::kNamed && tool.name != use.named) {
+      continue;
+    }
     spec::JsonWriter name;
-    name.string(tools[i]->name);
+    name.string(tool.name);
     const std::string number = std::to_string(i);
     const std::string head =
         "{\"name\": " + name.text() + ", \"" + std::string(arguments_key) + "\": ";
-    calls += (i > 0 ? " | call" : "call") + number;
+    calls += (calls.empty() ? "call: call" : " | call") + number;
     rules += "call" + number + ": " + literal(head) + " arguments" + number + " \"}\"\n";
     // A grammar of its own for each, so that references within the schema find their root.
-    rules += "arguments" + number + ": " + json_rule(tools[i]->parameters);
+    rules += "arguments" + number + ": " + json_rule(tool.parameters);
   }
   return calls + "\n" + rules;
 }
@@ -64,12 +70,6 @@ spec::Grammar tool_grammar(text::ToolFormat format,
                            const text::Tokenizer& tokenizer,
                            const spec::Grammar& answer) {
   HEDDLE_CHECK(format != text::ToolFormat::kNone);
-  std::vector<const api::Tool*> tools;
-  for (const api::Tool& tool : use.list) {
-    if (use.choice != api::ToolChoice::kNamed || tool.name == use.named) {
-      tools.push_back(&tool);
-    }
-  }
   const bool several = use.several();
   std::string lark = "start: calls" + std::string(answer.constrains() ? " | answer" : "") + "\n";
   switch (format) {
@@ -78,26 +78,59 @@ spec::Grammar tool_grammar(text::ToolFormat format,
     case text::ToolFormat::kHermes:
       lark += "calls: one" + std::string(several ? " (\"\\n\" one)*" : "") +
               "\none: " + marker("<tool_call>", tokenizer) + " \"\\n\" call \"\\n\" " +
-              marker("</tool_call>", tokenizer) + "\n" + call_rules(tools, "arguments");
+              marker("</tool_call>", tokenizer) + "\n" + call_rules(use, "arguments");
       break;
     case text::ToolFormat::kLlama3:
       lark += "calls: call" + std::string(several ? " (\"; \" call)*" : "") + "\n" +
-              call_rules(tools, "parameters");
+              call_rules(use, "parameters");
       break;
     case text::ToolFormat::kMistral:
       lark += "calls: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
               std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
-              call_rules(tools, "arguments");
+              call_rules(use, "arguments");
       break;
     case text::ToolFormat::kGeneric:
       lark += "calls: " + std::string(several ? "\"[\" call (\", \" call)* \"]\"" : "call") + "\n" +
-              call_rules(tools, "arguments");
+              call_rules(use, "arguments");
       break;
   }
   if (answer.constrains()) {
     lark += "answer: " + json_rule(answer.text);
   }
   return spec::Grammar{.kind = spec::GrammarKind::kLark, .text = std::move(lark)};
+}
+
+api::ApiError grammar_fault(const std::string& param,
+                            const spec::Grammar& grammar,
+                            const std::string& message) {
+  // The library's words: `at LINE(COLUMN): what is wrong`, and the lines around, numbered.
+  const std::string first = message.substr(0, message.find('\n'));
+  const std::size_t colon = first.find("): ");
+  const std::string line =
+      first.substr(std::min<std::size_t>(3, first.size()), first.find('(') - 3);
+  const bool placed = first.starts_with("at ") && colon != std::string::npos;
+  const std::size_t at = placed ? message.find("\n   " + line + " | ") : std::string::npos;
+  if (grammar.kind != spec::GrammarKind::kLark || at == std::string::npos) {
+    return api::invalid_request(param, param + ": the grammar cannot be used: " + message);
+  }
+  const std::string_view source = std::string_view(message).substr(at + 7 + line.size());
+  std::string what = first.substr(colon + 3);
+  constexpr std::string_view kSchema = "failed to compile JSON schema: ";
+  what = what.starts_with(kSchema) ? what.substr(kSchema.size()) : what;
+  if (source.starts_with("arguments") && param == "tools") {
+    const std::string number(source.substr(9, source.find(':') - 9));
+    const std::string where = "tools[" + number + "].function.parameters";
+    return api::invalid_request(where, where + ": the schema cannot be used: " + what);
+  }
+  if (source.starts_with("answer: %json")) {
+    return api::invalid_request("response_format",
+                                "response_format: the schema cannot be used: " + what);
+  }
+  if (grammar.text.starts_with("start: <[")) {
+    return api::invalid_request("allowed_token_ids",
+                                "allowed_token_ids: cannot be used with this model: " + what);
+  }
+  return api::invalid_request(param, param + ": the grammar cannot be used: " + message);
 }
 
 }  // namespace heddle::gateway

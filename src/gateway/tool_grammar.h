@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "api/error.h"
 #include "api/tools.h"
 #include "spec/sampling.h"
 #include "text/answer_format.h"
@@ -17,5 +20,13 @@ namespace heddle::gateway {
                                          const api::ToolUse& use,
                                          const text::Tokenizer& tokenizer,
                                          const spec::Grammar& answer = {});
+
+/// What to tell a client whose grammar the library refuses with `message`. Where tool_grammar() or
+/// a parser has written the grammar, that names the field that it was made of and shows nothing of
+/// it.
+/// @param param  What the grammar came as.
+[[nodiscard]] api::ApiError grammar_fault(const std::string& param,
+                                          const spec::Grammar& grammar,
+                                          const std::string& message);
 
 }  // namespace heddle::gateway

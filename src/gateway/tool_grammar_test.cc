@@ -42,6 +42,28 @@ class ToolGrammarTest : public testing::Test {
   spec::Grammar alternative{};
 };
 
+TEST(GrammarFault, NamesTheFieldAndShowsNoGrammarOfOurOwn) {
+  const std::string message =
+      "at 5(13): failed to compile JSON schema: Invalid type: nonsense\n   4 | call1: \"x\"\n"
+      "   5 | arguments1: %json {\"x-guidance\":{}}\n                   ^\n";
+  const spec::Grammar made{.kind = spec::GrammarKind::kLark, .text = "start: calls\n"};
+  const api::ApiError tools = grammar_fault("tools", made, message);
+  EXPECT_EQ(tools.param, "tools[1].function.parameters");
+  EXPECT_EQ(tools.message,
+            "tools[1].function.parameters: the schema cannot be used: Invalid type: nonsense");
+  const api::ApiError own = grammar_fault("response_format", made, message);
+  EXPECT_EQ(own.message, "response_format: the grammar cannot be used: " + message)
+      << "who wrote it wants to see where";
+  const spec::Grammar tokens{.kind = spec::GrammarKind::kLark, .text = "start: <[9]>+\n"};
+  EXPECT_EQ(grammar_fault("response_format",
+                          tokens,
+                          "at 1(8): Token range end too large: 9\n   1 | start: <[9]>+\n")
+                .message,
+            "allowed_token_ids: cannot be used with this model: Token range end too large: 9");
+  EXPECT_EQ(grammar_fault("tools", made, "too large").message,
+            "tools: the grammar cannot be used: too large");
+}
+
 const std::string kSum = R"({"name": "sum", "arguments": {"a": 12}})";
 const std::string kNow = R"({"name": "now", "arguments": {}})";
 

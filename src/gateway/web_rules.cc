@@ -62,6 +62,15 @@ bool is_simple(const std::optional<std::string_view>& type) {
 
 /// A type that the endpoint does not take, or that a page whose origin nobody tells may have sent.
 std::optional<api::ApiError> refuse_type(const HeadFacts& facts, Body body) {
+  if (body == Body::kJson && !facts.encoding.empty()) {
+    api::ApiError coded =
+        api::invalid_request("",
+                             "the body has the Content-Encoding " + shown(facts.encoding) +
+                                 "; want it as it is, without one");
+    coded.status = 415;
+    coded.code = "unsupported_content_encoding";
+    return coded;
+  }
   std::optional<std::string_view> type = facts.content_type;
   if (type) {
     type = media_type(*type);
@@ -131,6 +140,11 @@ HeadFacts read_facts_of(const HttpFields& headers) {
           facts.mode = value;
         } else if (is("sec-fetch-dest")) {
           facts.dest = value;
+        }
+        break;
+      case 16:
+        if (is("content-encoding") && !is_same_field(value, "identity")) {
+          facts.encoding = value;
         }
         break;
       case 29:

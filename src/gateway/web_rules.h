@@ -22,7 +22,8 @@ struct HeadFacts {
   std::string_view authorization{};
   std::string_view api_key{};
   std::optional<std::string_view> content_type{};
-  std::string_view site{};  ///< Sec-Fetch-Site, and so on.
+  std::string_view encoding{};  ///< Content-Encoding, unless it is none.
+  std::string_view site{};      ///< Sec-Fetch-Site, and so on.
   std::string_view mode{};
   std::string_view dest{};
   std::string_view asked_method{};  ///< Access-Control-Request-Method, and so on.

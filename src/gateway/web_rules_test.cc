@@ -162,6 +162,14 @@ TEST(WebRules, BodiesAreJson) {
   }
 }
 
+TEST(WebRules, BodiesThatAreCodedAreForEnginesAlone) {
+  EXPECT_EQ(refused_body({{"Content-Encoding", "gzip"}}), 415);
+  EXPECT_EQ(refused_body({{"content-encoding", "zstd"}, {"Content-Type", "application/json"}}),
+            415);
+  EXPECT_EQ(refused_body({{"Content-Encoding", "identity"}}), 0);
+  EXPECT_EQ(refused_body({{"Content-Encoding", "gzip"}}, &kAnyEndpoint), 0);
+}
+
 TEST(WebRules, WhatAPageMaySendUnaskedIsRefusedWhereAPageMayHaveSentIt) {
   for (const HttpFields::value_type& mark : HttpFields{
            {"Referer", "http://evil.example/"}, {"Cookie", "a=b"}, {"Sec-Fetch-Mode", "no-cors"}}) {

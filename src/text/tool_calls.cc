@@ -1,5 +1,7 @@
 #include "text/tool_calls.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -76,6 +78,104 @@ std::optional<ToolCall> call_of(const Json& value) {
     return std::nullopt;
   }
   return call;
+}
+
+std::string_view past_white(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(kWhite), text.size()));
+}
+
+/// Takes a string that `text` begins with, escapes as they are; nothing where it is not whole.
+std::optional<std::string_view> take_string(std::string_view& text) {
+  for (std::size_t at = 1; text.starts_with('"') && at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '"') {
+      const std::string_view inside = text.substr(1, at - 1);
+      text.remove_prefix(at + 1);
+      return inside;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Takes `text` from the front of `from`, and white space before it.
+bool take(std::string_view text, std::string_view& from) {
+  from = past_white(from);
+  if (!from.starts_with(text)) {
+    return false;
+  }
+  from.remove_prefix(text.size());
+  return true;
+}
+
+/// Whether `json` is the beginning of `{"name": "`.
+bool begins_a_name(std::string_view json) {
+  std::string dense;
+  std::remove_copy_if(json.begin(), json.end(), std::back_inserter(dense), is_white);
+  constexpr std::string_view kHead = "{\"name\":\"";
+  return kHead.starts_with(dense) || dense.starts_with(kHead);
+}
+
+/// A call that is only begun, with its name first, as models are trained to write it. Nothing where
+/// it is none; one without a name where that is not whole.
+std::optional<ToolCall> begun_call(std::string_view json) {
+  std::string_view rest = json;
+  const bool opened = take("{", rest);
+  rest = past_white(rest);
+  if (!opened || take_string(rest) != "name" || !take(":", rest)) {
+    return begins_a_name(json) ? std::optional(ToolCall{.whole = false}) : std::nullopt;
+  }
+  rest = past_white(rest);
+  const std::optional<std::string_view> name = take_string(rest);
+  if (!name) {
+    return begins_a_name(json) ? std::optional(ToolCall{.whole = false}) : std::nullopt;
+  }
+  ToolCall call{.name = std::string(*name), .whole = false};
+  if (!take(",", rest)) {
+    return past_white(rest).empty() ? std::optional(call) : std::nullopt;
+  }
+  rest = past_white(rest);
+  const std::string_view key = rest;
+  const std::optional<std::string_view> named = take_string(rest);
+  if (!named) {
+    const std::string_view begun = key.substr(std::min<std::size_t>(1, key.size()));
+    const bool fits = std::string_view("arguments").starts_with(begun) ||
+                      std::string_view("parameters").starts_with(begun);
+    return fits ? std::optional(call) : std::nullopt;
+  }
+  if (*named != "arguments" && *named != "parameters") {
+    return std::nullopt;
+  }
+  (void)take(":", rest);
+  call.arguments = past_white(rest);
+  return call;
+}
+
+/// The calls of a list that is cut off: those that are whole, and the last.
+std::optional<std::vector<ToolCall>> begun_calls(std::string_view json) {
+  std::vector<ToolCall> calls;
+  for (json = past_white(json); !json.empty(); json = past_white(json)) {
+    if (json.front() != '{') {
+      if (json.front() != '[' && json.front() != ',') {
+        return std::nullopt;
+      }
+      json.remove_prefix(1);
+      continue;
+    }
+    JsonScanner scanner;
+    std::size_t end = 0;
+    while (end < json.size() && !scanner.push(json[end])) {
+      ++end;
+    }
+    std::optional<ToolCall> call =
+        end < json.size() ? call_of(parse(json.substr(0, end + 1))) : begun_call(json);
+    if (!call) {
+      return std::nullopt;
+    }
+    calls.push_back(*std::move(call));
+    json.remove_prefix(std::min(end + 1, json.size()));
+  }
+  return calls;
 }
 
 /// A name and, after it, the object of its arguments.
@@ -268,13 +368,45 @@ void ToolCallParser::close(std::optional<std::vector<ToolCall>> calls, State nex
   state_ = next;
 }
 
-ToolCallParser::Found ToolCallParser::finish() {
+std::optional<std::vector<ToolCall>> ToolCallParser::cut_calls() const {
+  if (from_the_start(format_)) {
+    const std::optional<ToolCall> call = begun_call(std::string_view(body_).substr(json_));
+    // Without a marker, an object with a name alone may be any.
+    return call && (called_ || !call->arguments.empty())
+               ? std::optional(std::vector<ToolCall>{*call})
+               : std::nullopt;
+  }
+  const std::string_view marker = opening(format_);
+  std::string_view rest = std::string_view(body_).substr(body_.find(marker) + marker.size());
+  rest = past_white(rest);
+  if (format_ == ToolFormat::kMistral && json_ > 0 && !rest.starts_with('[') &&
+      !rest.starts_with('{')) {
+    std::string_view name = rest.substr(0, rest.find('{'));
+    name = trimmed(name.substr(0, name.find(kMistralArguments)));
+    return std::vector<ToolCall>{
+        {.name = std::string(name), .arguments = body_.substr(json_), .whole = false}};
+  }
+  const bool name_only =
+      format_ == ToolFormat::kMistral && json_ == 0 && rest.find('{') == rest.npos;
+  if (rest.empty() || name_only) {
+    return std::vector<ToolCall>{};
+  }
+  return begun_calls(rest);
+}
+
+ToolCallParser::Found ToolCallParser::finish(bool cut) {
   Found found;
   if (state_ == State::kBody) {
     std::optional<std::vector<ToolCall>> calls;
     if (format_ == ToolFormat::kHermes) {
       const std::size_t begin = body_.find(kHermesOpen) + kHermesOpen.size();
       calls = parse_tool_calls(trimmed(std::string_view(body_).substr(begin)));
+    }
+    if (!calls && cut) {
+      calls = cut_calls();
+      if (calls) {
+        std::erase_if(*calls, [](const ToolCall& call) { return call.name.empty(); });
+      }
     }
     close(std::move(calls), State::kText, found);
   }

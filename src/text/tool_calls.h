@@ -15,6 +15,7 @@ namespace heddle::text {
 struct ToolCall {
   std::string name{};
   std::string arguments{};  ///< A JSON object, as the model wrote it.
+  bool whole = true;        ///< Else the answer was cut off within it, and so are its arguments.
   friend bool operator==(const ToolCall&, const ToolCall&) = default;
 };
 
@@ -33,8 +34,10 @@ class ToolCallParser {
   };
 
   Found push(std::string_view text);
-  /// The end of the answer: a call that only lacks its closing marker counts.
-  Found finish();
+  /// The end of the answer: a call that only lacks its closing marker counts. One that is only
+  /// begun is text, unless the answer was `cut` off: then it is given as far as it goes, or, where
+  /// not even its name is there, dropped.
+  Found finish(bool cut = false);
 
  private:
   enum class State : std::uint8_t {
@@ -49,6 +52,9 @@ class ToolCallParser {
   void start_step(char c, Found& found);
   void body_step(char c, Found& found);
   void mistral_step(char c, Found& found);
+  /// The calls in the body of an answer that was cut off: whole ones, and the begun one. Nothing
+  /// where it is none.
+  [[nodiscard]] std::optional<std::vector<ToolCall>> cut_calls() const;
   /// Ends the body: calls, or the text that it was.
   void close(std::optional<std::vector<ToolCall>> calls, State next, Found& found);
   void show(std::string_view text, Found& found);

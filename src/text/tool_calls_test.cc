@@ -156,6 +156,49 @@ TEST(ToolCalls, EachCallOfAGenericListIsGivenAsSoonAsItIsWhole) {
   EXPECT_EQ(parser.finish().text, "");
 }
 
+/// What an answer that a limit cut off here comes to.
+Outcome cut_off(ToolFormat format, const std::string& answer) {
+  Parse parse{.parser = ToolCallParser(format)};
+  parse.take(parse.parser.push(answer));
+  parse.take(parse.parser.finish(/*cut=*/true));
+  return parse.outcome;
+}
+
+ToolCall begun(const std::string& name, const std::string& arguments) {
+  return {.name = name, .arguments = arguments, .whole = false};
+}
+
+TEST(ToolCalls, OneThatIsCutOffIsGivenAsFarAsItGoes) {
+  const std::string hermes = "Hm.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"a";
+  EXPECT_EQ(cut_off(ToolFormat::kHermes, hermes), (Outcome{"Hm.", {begun("f", R"({"x": "a)")}}));
+  const std::string list = R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "argu)";
+  EXPECT_EQ(cut_off(ToolFormat::kMistral, list), (Outcome{"", {{"f", "{}"}, begun("g", "")}}));
+  EXPECT_EQ(cut_off(ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"x": )"),
+            (Outcome{"", {begun("f", R"({"x": )")}}));
+  EXPECT_EQ(cut_off(ToolFormat::kLlama3, R"({"name": "f", "parameters": {"x")"),
+            (Outcome{"", {begun("f", R"({"x")")}}));
+  EXPECT_EQ(cut_off(ToolFormat::kGeneric, R"([{"name": "f"}, {"name": "g", "arguments": {"y)"),
+            (Outcome{"", {{"f", "{}"}, begun("g", R"({"y)")}}));
+}
+
+TEST(ToolCalls, NoMarkupIsLeftOfOneWithoutAName) {
+  for (const std::string begin :
+       {"", "\n", "\n{", "\n{\"na", "\n{\"name\": ", "\n{\"name\": \"ge"}) {
+    EXPECT_EQ(cut_off(ToolFormat::kHermes, "Hm.<tool_call>" + begin), (Outcome{"Hm.", {}}))
+        << begin;
+  }
+  EXPECT_EQ(cut_off(ToolFormat::kMistral, "[TOOL_CALLS]get"), (Outcome{}));
+}
+
+TEST(ToolCalls, WhatIsCutOffAndIsNoCallStaysText) {
+  for (const std::string text : {"<tool_call>[1, ", "<tool_call>{\"x\": ", "a <tool"}) {
+    EXPECT_EQ(cut_off(ToolFormat::kHermes, text), (Outcome{text, {}}));
+  }
+  for (const std::string text : {R"({"name": "Ada", "age": 3)", R"({"na)", R"({"name": "Ada")"}) {
+    EXPECT_EQ(cut_off(ToolFormat::kLlama3, text), (Outcome{text, {}})) << "may be any object";
+  }
+}
+
 TEST(ToolCalls, ACallIsGivenAsSoonAsItIsWhole) {
   ToolCallParser parser(ToolFormat::kHermes);
   EXPECT_EQ(parser.push("Yes").text, "Yes");

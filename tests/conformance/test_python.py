@@ -263,6 +263,27 @@ def test_embeddings(client):
     assert [one.embedding for one in plain.data] == [pytest.approx(one.embedding, abs=1e-7) for one in got.data]
 
 
+def test_responses_that_are_kept(client):
+    first = client.responses.create(model=MODEL, input=PROMPT, temperature=0, store=True, max_output_tokens=20)
+    assert client.responses.retrieve(first.id).output_text == first.output_text
+    second = client.responses.create(model=MODEL, input=PROMPT, previous_response_id=first.id, max_output_tokens=20)
+    assert second.previous_response_id == first.id
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model=MODEL, input=PROMPT, previous_response_id=first.id)
+
+
+def test_custom_tools_of_responses(client):
+    tool = {"type": "custom", "name": "patch", "description": "Takes a text."}
+    got = client.responses.create(
+        model=MODEL, input=PROMPT, tools=[tool, {"type": "web_search"}], tool_choice={"type": "custom", "name": "patch"}
+    )
+    assert got.output[-1].type == "custom_tool_call" and got.output[-1].name == "patch"
+    assert any("web_search" in warning for warning in got.warnings)
+
+
 def test_responses(client):
     got = client.responses.create(model=MODEL, input=PROMPT, temperature=0)
     assert got.output_text == ANSWER

@@ -236,8 +236,13 @@ pub fn prepare(text: &str) -> Result<String, Failure> {
     for part in &schemas {
         schema::check(&part.value)?;
         bounded.push_str(&text[copied..part.begin]);
-        bounded
-            .push_str(&schema::bound_white_space_of_text(&text[part.begin..part.end], &part.value));
+        let mut value = part.value.clone();
+        let written = if schema::drop_unique_items(&mut value) {
+            value.to_string()
+        } else {
+            text[part.begin..part.end].to_string()
+        };
+        bounded.push_str(&schema::bound_white_space_of_text(&written, &value));
         copied = part.end;
     }
     bounded.push_str(&text[copied..]);

@@ -169,9 +169,10 @@ fn parse(kind: u32, text: &str) -> Result<GrammarWithLexer, Failure> {
     bounds::check_text(text)?;
     Ok(match kind {
         1 => {
-            let schema: Value = serde_json::from_str(text)
+            let mut schema: Value = serde_json::from_str(text)
                 .map_err(|error| Failure::invalid(format!("not JSON: {error}")))?;
             schema::check(&schema)?;
+            schema::drop_unique_items(&mut schema);
             GrammarWithLexer::from_json_schema(schema::bound_white_space(schema))
         }
         2 => GrammarWithLexer::from_regex(text),

@@ -134,6 +134,47 @@ pub fn check(root: &Value) -> Result<(), Failure> {
     bounds::check_extent(&references.extent())
 }
 
+/// Keywords whose values are schemas by name, schemas, and lists of schemas.
+const NAMED_SCHEMAS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+const SCHEMAS: [&str; 9] = [
+    "items",
+    "additionalProperties",
+    "contains",
+    "not",
+    "if",
+    "then",
+    "else",
+    "propertyNames",
+    "unevaluatedProperties",
+];
+const SCHEMA_LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
+
+/// Takes out `uniqueItems`, which the library cannot enforce and every set of pydantic has: whoever reads
+/// an entry twice has the set all the same. Whether there was any. The schema is within the bounds.
+pub fn drop_unique_items(schema: &mut Value) -> bool {
+    let mut dropped = false;
+    let mut left = vec![schema];
+    while let Some(part) = left.pop() {
+        let Value::Object(object) = part else { continue };
+        if object.get("uniqueItems").is_some_and(Value::is_boolean) {
+            object.shift_remove("uniqueItems");
+            dropped = true;
+        }
+        for (key, value) in object.iter_mut() {
+            let key = key.as_str();
+            if NAMED_SCHEMAS.contains(&key) {
+                left.extend(value.as_object_mut().into_iter().flat_map(Map::values_mut));
+            } else if SCHEMA_LISTS.contains(&key) && value.is_array() {
+                left.extend(value.as_array_mut().into_iter().flatten());
+            } else if SCHEMAS.contains(&key) {
+                left.push(value);
+            }
+        }
+    }
+    dropped
+}
+
 /// What the schema says of itself to the library, with a bound on white space where it sets none.
 fn guidance(schema: &Value) -> Value {
     let mut options = match schema.get(GUIDANCE) {
@@ -195,6 +236,23 @@ mod tests {
         }
         definitions.insert(format!("a{length}"), json!({"type": "null"}));
         json!({"$ref": "#/$defs/a0", "$defs": definitions})
+    }
+
+    #[test]
+    fn unique_items_are_dropped_where_they_are_a_keyword() {
+        let mut schema = json!({"type": "object", "properties": {
+            "uniqueItems": {"type": "array", "uniqueItems": true},
+            "b": {"anyOf": [{"type": "array", "uniqueItems": true}, {"type": "null"}]}},
+            "default": {"uniqueItems": true}});
+        assert!(drop_unique_items(&mut schema));
+        assert_eq!(
+            schema,
+            json!({"type": "object", "properties": {
+                "uniqueItems": {"type": "array"},
+                "b": {"anyOf": [{"type": "array"}, {"type": "null"}]}},
+                "default": {"uniqueItems": true}})
+        );
+        assert!(!drop_unique_items(&mut schema));
     }
 
     #[test]

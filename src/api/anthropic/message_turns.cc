@@ -263,7 +263,7 @@ MessageTurns TurnReader::take() {
   } else {
     close();
   }
-  turns.messages = conversation_.take();
+  turns.messages = chat_messages({}, conversation_.take());
   return turns;
 }
 

@@ -125,7 +125,7 @@ void OllamaTurns::close() {
 
 Messages OllamaTurns::take(std::string& answer_begins) {
   answer_begins = std::exchange(text_, {}).value_or("");
-  return conversation_.take();
+  return chat_messages({}, conversation_.take());
 }
 
 void read_ollama_messages(BodyReader& body, OllamaRequest& request) {
@@ -216,7 +216,7 @@ Parsed<OllamaRequest> parse_ollama_generate(std::string_view text) {
     conversation.message("system", system);
   }
   conversation.message("user", prompt);
-  request.chat.messages = conversation.take();
+  request.chat.messages = chat_messages({}, conversation.take());
   request.chat.template_variables = read_ollama_thinking(body);
   request.chat.params = read_ollama_params(body);
   return outcome(body, std::move(request));
