@@ -11,8 +11,6 @@
 
 namespace heddle::gateway {
 
-namespace asio = boost::asio;
-
 namespace {
 
 Task<void> answer_message(std::shared_ptr<Context> context, HttpExchange& http, std::string) {

@@ -7,8 +7,6 @@
 
 namespace heddle::gateway {
 
-namespace asio = boost::asio;
-
 Task<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
   if (context.serving == nullptr) {
     co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};

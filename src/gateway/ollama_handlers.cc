@@ -15,8 +15,6 @@
 
 namespace heddle::gateway {
 
-namespace asio = boost::asio;
-
 namespace {
 
 using api::OllamaForm;

@@ -225,19 +225,23 @@ Task<void> stream_pull(std::shared_ptr<Context> context,
   Result<void> sent = co_await http.begin_stream("application/x-ndjson");
   asio::steady_timer timer(context->loop);
   bool ended = false;
-  while (sent && !http.gone() && context->serving != nullptr) {
-    sent = co_await http.send_part(std::move(line));
+  while (sent && !http.gone()) {
+    std::string part = std::exchange(line, {});
+    sent = co_await http.send_part(std::move(part));
     if (!sent || ended) {
       break;
     }
-    if (!pull->done) {
+    if (!pull->done && context->serving != nullptr) {
       timer.expires_after(kPullLook);
       co_await timer.async_wait(kAwait);
     }
-    ended = pull->done.has_value();
-    if (ended) {
+    ended = pull->done.has_value() || context->serving == nullptr;
+    if (pull->done) {
       line = last_line(http.request(), *pull->done);
-    } else if (context->serving != nullptr) {
+    } else if (ended) {
+      line =
+          api::error_events(api::unavailable("the server is shutting down"), http.request().path);
+    } else {
       line = progress_line(*context, model->id, digest);
     }
   }

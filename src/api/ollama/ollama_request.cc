@@ -119,7 +119,8 @@ void OllamaTurns::close() {
     conversation_.thought(std::exchange(thought_, {}));
   }
   if (text_) {
-    conversation_.message("assistant", *std::exchange(text_, {}));
+    conversation_.message("assistant", *text_);
+    text_.reset();
   }
 }
 
