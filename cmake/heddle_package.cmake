@@ -1,6 +1,22 @@
 # What `cmake --install` puts where, and the Debian package that ./dev package makes of it.
 include(GNUInstallDirs)
 install(TARGETS heddle RUNTIME)
+# The program writes them from its own table of verbs.
+set(heddle_texts ${PROJECT_BINARY_DIR}/texts)
+install(CODE "
+  file(MAKE_DIRECTORY \"${heddle_texts}\")
+  foreach(text \"completions bash;heddle\" \"completions zsh;_heddle\" \"completions fish;heddle.fish\" \"manual;heddle.1\")
+    list(GET text 0 words)
+    list(GET text 1 name)
+    separate_arguments(words)
+    execute_process(COMMAND \"${PROJECT_BINARY_DIR}/heddle\" \${words}
+                    OUTPUT_FILE \"${heddle_texts}/\${name}\" COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+")
+install(FILES ${heddle_texts}/heddle DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${heddle_texts}/_heddle DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES ${heddle_texts}/heddle.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(FILES ${heddle_texts}/heddle.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES schema/heddle.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

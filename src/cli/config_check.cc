@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cli/listening.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/command_line.h"
@@ -135,18 +136,23 @@ int check_certificate(const config::Config& config) {
 
 }  // namespace
 
-int config_check(const std::string& file) {
-  const Result<config::Config> config = config::load_config(file);
+int config_check(const std::string& file, const std::vector<std::string>& listen) {
+  Result<config::Config> config = config::load_config(file);
   if (!config) {
     return fail(config.error());
+  }
+  if (const Result<void> taken = listen_instead(listen, *config); !taken) {
+    return fail(taken.error());
   }
   const std::int64_t batch_tokens = host::choose_batch_tokens(*config);
   const Result<agent::AgentSetup> setup = host::agent_setup(*config, batch_tokens);
   if (!setup) {
     return fail({.code = setup.error().code, .message = file + ": " + setup.error().message});
   }
-  for (const std::string& warning : config->warnings) {
-    std::printf("warning: %s\n", warning.c_str());
+  for (const auto& warnings : {config->warnings, open_doors(*config)}) {
+    for (const std::string& warning : warnings) {
+      std::printf("warning: %s\n", warning.c_str());
+    }
   }
   int status = check_certificate(*config);
   for (const config::ModelConfig& model : config->models) {

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "base/units.h"
 #include "cli/client.h"
 #include "cli/terminal.h"
@@ -62,6 +64,34 @@ void print_decisions(const spec::Json& answer) {
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
+/// An error where the server has no model of this name, with the name that was probably meant.
+Result<void> check_known(Client& client, const std::string& model) {
+  const Result<std::string> listed = client.get("/v1/models");
+  if (!listed) {
+    return listed.error();
+  }
+  const Result<spec::Json> models = spec::parse_json(*listed, "/v1/models");
+  if (!models) {
+    return models.error();
+  }
+  std::vector<std::string> names;
+  for (const spec::Json& each : spec::items_at(*models, {"data"})) {
+    names.push_back(spec::text_at(each, {"id"}));
+  }
+  if (std::find(names.begin(), names.end(), model) != names.end()) {
+    return {};
+  }
+  const Result<std::string> hidden = client.get("/v1/models/" + model);
+  if (hidden) {
+    return {};  // One that is not listed.
+  }
+  const std::string meant = nearest(model, {names.begin(), names.end()});
+  return Error{.code = Code::kNotFound,
+               .message = "there is no model \"" + printable(model) + "\"" +
+                          (meant.empty() ? "" : "; did you mean \"" + printable(meant) + "\"?") +
+                          (meant.empty() ? "; " : " ") + "heddle list shows them"};
+}
+
 }  // namespace
 
 int explain(const ClientOptions& options, const std::string& model) {
@@ -70,6 +100,11 @@ int explain(const ClientOptions& options, const std::string& model) {
     return fail(address.error());
   }
   Client client(*address, options.access);
+  if (!model.empty()) {
+    if (const Result<void> known = check_known(client, model); !known) {
+      return fail(known.error());
+    }
+  }
   const std::string path = "/api/decisions" + (model.empty() ? "" : "?model=" + model);
   const Result<std::string> decisions = client.get(path);
   if (!decisions) {

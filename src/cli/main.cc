@@ -4,11 +4,15 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/nearest.h"
 #include "cli/bench_command.h"
 #include "cli/certs_command.h"
+#include "cli/command_texts.h"
 #include "cli/lab_command.h"
+#include "cli/listening.h"
 #include "cli/plan_command.h"
 #include "cli/pull_command.h"
 #include "cli/simulate_command.h"
@@ -32,12 +36,16 @@ void add_client_options(CLI::App& verb, ClientOptions& options) {
   verb.add_flag("--insecure", options.access.insecure, "Over https, do not ask who it is");
 }
 
-void add_config_commands(CLI::App& app, std::string& file, std::function<int()>& chosen) {
+void add_config_commands(CLI::App& app,
+                         std::string& file,
+                         std::vector<std::string>& listen,
+                         std::function<int()>& chosen) {
   CLI::App* config = app.add_subcommand("config", "Check a configuration");
   config->require_subcommand(1);
   CLI::App* verb = config->add_subcommand("check", "Tell what is wrong with a configuration");
   verb->add_option("file", file, "Configuration file")->capture_default_str();
-  verb->callback([&] { chosen = [&] { return config_check(file); }; });
+  verb->add_option("--listen", listen, "Addresses, instead of the configuration's");
+  verb->callback([&] { chosen = [&] { return config_check(file, listen); }; });
   verb = config->add_subcommand("schema", "Print the JSON schema of the configuration");
   verb->callback([&] { chosen = [] { return config_schema(); }; });
 }
@@ -60,6 +68,15 @@ void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::functi
   verb->add_option("-m,--model", options.model, "With this of its models; else the first");
   verb->add_option("-o,--out", options.out, "Folder for what `heddle simulate` reads");
   verb->callback([&] { chosen = [&] { return calibrate(options); }; });
+}
+
+void add_serve_command(CLI::App& app, ServeOptions& options, std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("serve", "Serve models");
+  verb->add_option("-c,--config", options.config, "Configuration file")->capture_default_str();
+  verb->add_option("--listen", options.listen, "Addresses, instead of the configuration's");
+  verb->add_flag(
+      "--watch-config", options.watch_config, "Take the configuration over when its file changes");
+  verb->callback([&] { chosen = [&] { return serve(options); }; });
 }
 
 /// The processes of a cluster.
@@ -141,23 +158,57 @@ void add_change_commands(CLI::App& app,
 void add_model_commands(CLI::App& app,
                         ClientOptions& client,
                         std::string& model,
-                        std::string& prompt,
+                        RunOptions& chat,
                         std::function<int()>& chosen) {
   CLI::App* verb = app.add_subcommand("load", "Load a model");
   add_client_options(*verb, client);
   verb->add_option("model", model, "Its name")->required();
   verb->callback([&] { chosen = [&] { return load(client, model); }; });
 
-  verb = app.add_subcommand("unload", "Unload a model");
-  add_client_options(*verb, client);
-  verb->add_option("model", model, "Its name")->required();
-  verb->callback([&] { chosen = [&] { return unload(client, model); }; });
+  for (const auto& [name, about] : {std::pair("unload", "Unload a model"),
+                                    std::pair("stop", "Unload a model, as unload does")}) {
+    verb = app.add_subcommand(name, about);
+    add_client_options(*verb, client);
+    verb->add_option("model", model, "Its name")->required();
+    verb->callback([&] { chosen = [&] { return unload(client, model); }; });
+  }
 
   verb = app.add_subcommand("run", "Chat with a model");
   add_client_options(*verb, client);
-  verb->add_option("model", model, "Its name")->required();
-  verb->add_option("prompt", prompt, "Answer this and end; else what is typed is answered");
-  verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
+  verb->add_option("model", chat.model, "Its name")->required();
+  verb->add_option("prompt",
+                   chat.prompt,
+                   "Answer this, with what is piped in behind it, and end; else what is typed is "
+                   "answered");
+  verb->add_option("--system", chat.system, "What the model is told before everything else");
+  verb->add_option("--temperature", chat.temperature, "How freely it draws; 0: not at all");
+  verb->callback([&] { chosen = [&] { return run(client, chat); }; });
+}
+
+/// What the program says of itself: its version, and what packages put where shells and `man` look.
+void add_text_commands(CLI::App& app, std::string& shell, std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("completions", "Print what completes these verbs in a shell");
+  verb->add_option("shell", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  verb->callback([&] {
+    chosen = [&] {
+      const std::vector<CommandVerb> verbs = command_table(app);
+      std::cout << (shell == "bash"  ? bash_completion(verbs)
+                    : shell == "zsh" ? zsh_completion(verbs)
+                                     : fish_completion(verbs));
+      return EXIT_SUCCESS;
+    };
+  });
+  verb = app.add_subcommand("version", "Print the version, and the GPUs of this machine");
+  verb->callback([&] { chosen = [] { return version(); }; });
+  verb = app.add_subcommand("manual", "Print the page for man, in roff");
+  verb->callback([&] {
+    chosen = [&] {
+      std::cout << manual_page(command_table(app), version_text());
+      return EXIT_SUCCESS;
+    };
+  });
 }
 
 /// The processes that serve starts from itself.
@@ -191,6 +242,14 @@ std::string unknown_verb(CLI::App& app, std::string_view word) {
          (meant.empty() ? "" : "did you mean \"" + meant + "\"? ") + "heddle --help lists them";
 }
 
+std::vector<const char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) {
+    pointers.push_back(word.c_str());
+  }
+  return pointers;
+}
+
 int parse_and_run(int count, char** arguments) {
   CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint", "heddle");
   app.require_subcommand(1);
@@ -198,10 +257,7 @@ int parse_and_run(int count, char** arguments) {
   std::function<int()> chosen;
 
   ServeOptions serving;
-  CLI::App* verb = app.add_subcommand("serve", "Serve models");
-  verb->add_option("-c,--config", serving.config, "Configuration file")->capture_default_str();
-  verb->add_option("--listen", serving.listen, "Addresses, instead of the configuration's");
-  verb->callback([&] { chosen = [&] { return serve(serving); }; });
+  add_serve_command(app, serving, chosen);
 
   NodeOptions node;
   add_cluster_commands(app, node, chosen);
@@ -213,20 +269,17 @@ int parse_and_run(int count, char** arguments) {
   ClusterChange change;
   add_change_commands(app, client, change, chosen);
 
-  std::string prompt;
-  add_model_commands(app, client, model, prompt, chosen);
+  RunOptions chat;
+  add_model_commands(app, client, model, chat, chosen);
 
   std::string path;
   add_inspect_command(app, path, client.json, chosen);
 
   std::string file = "heddle.yaml";
-  add_config_commands(app, file, chosen);
+  add_config_commands(app, file, serving.listen, chosen);
 
   CalibrateOptions measuring;
   add_calibrate_command(app, measuring, chosen);
-
-  verb = app.add_subcommand("version", "Print the version, and the GPUs of this machine");
-  verb->callback([&] { chosen = [] { return version(); }; });
 
   SimulateOptions simulation;
   add_simulate_command(app, simulation, chosen);
@@ -246,6 +299,9 @@ int parse_and_run(int count, char** arguments) {
   CertsOptions certificates;
   add_certs_commands(app, certificates, chosen);
 
+  std::string shell;
+  add_text_commands(app, shell, chosen);
+
   int fd = -1;
   add_started_commands(app, fd, chosen);
 
@@ -257,7 +313,9 @@ int parse_and_run(int count, char** arguments) {
     std::cerr << "heddle: " << problem << "\n";
     return EXIT_FAILURE;
   }
-  CLI11_PARSE(app, count, arguments);
+  const std::vector<std::string> words = with_two_dashes({arguments, arguments + count});
+  const std::vector<const char*> argv = pointers_to(words);
+  CLI11_PARSE(app, static_cast<int>(argv.size()), argv.data());
   return chosen();
 }
 

@@ -1,12 +1,18 @@
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <string>
 
+#include "cli/chat_settings.h"
 #include "cli/client.h"
 #include "cli/terminal.h"
+#include "cli/typed_lines.h"
 #include "cli/verbs.h"
 #include "spec/json_view.h"
 #include "spec/json_writer.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace heddle::cli {
 
@@ -15,7 +21,12 @@ namespace {
 /// A conversation with one model.
 class Chat {
  public:
-  Chat(Client& client, std::string model) : client_(client), model_(std::move(model)) {}
+  Chat(Client& client, std::string model, ChatSettings settings)
+      : client_(client), model_(std::move(model)), settings_(std::move(settings)) {}
+
+  [[nodiscard]] ChatSettings& settings() { return settings_; }
+  /// Forgets what was said.
+  void clear() { turns_.clear(); }
 
   /// Asks, and prints the answer as it comes. What was not answered is not remembered.
   Result<void> ask(const std::string& prompt) {
@@ -62,58 +73,104 @@ class Chat {
   [[nodiscard]] std::string request(const std::string& turns) const {
     spec::JsonWriter name;
     name.string(model_);
-    return "{\"model\":" + name.text() + ",\"stream\":true,\"messages\":[" + turns + "]}";
+    std::string messages;
+    if (!settings_.system.empty()) {
+      add_turn(messages, "system", settings_.system);
+    }
+    messages += (messages.empty() ? "" : ",") + turns;
+    return "{\"model\":" + name.text() + ",\"stream\":true,\"messages\":[" + messages + "]" +
+           settings_.members() + "}";
   }
 
   Client& client_;
   std::string model_;
+  ChatSettings settings_;
   std::string turns_{};  ///< JSON of the messages so far, with commas between.
 };
+
+constexpr const char* kHelp =
+    "/help            this\n"
+    "/clear           forgets the conversation\n"
+    "/set             shows the settings: system, temperature, top_p, max_tokens, seed\n"
+    "/set NAME VALUE  changes one; without a value it is the model's own again\n"
+    "/bye             ends, as Ctrl-D does\n"
+    "Up and Down bring earlier lines back. Ctrl-C ends an answer.\n";
+
+/// What a line of slash commands asks; false for one that is a message.
+bool obey(Chat& chat, const std::string& line) {
+  if (line == "/help" || line == "/?") {
+    std::fputs(kHelp, stderr);
+  } else if (line == "/clear") {
+    chat.clear();
+  } else if (line == "/set") {
+    std::fputs(chat.settings().shown().c_str(), stderr);
+  } else if (line.starts_with("/set ")) {
+    if (const Result<void> set = chat.settings().set(line.substr(5)); !set) {
+      std::fprintf(stderr, "%s\n", printable(set.error().message).c_str());
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
 
 /// Answers line by line until the input ends. An answer that fails does not end a conversation, but
 /// is what the exit status tells.
 int converse(Chat& chat) {
   const bool typed = stdin_is_terminal();
+  TypedLines lines;
   int status = 0;
   if (typed) {
-    std::fputs("Type a message; Ctrl-C ends an answer, /bye ends the conversation.\n", stderr);
+    std::fputs("Type a message; /help tells what else there is, /bye ends the conversation.\n",
+               stderr);
   }
   for (;;) {
+    std::optional<std::string> line;
     if (typed) {
-      std::fputs(">>> ", stderr);
+      line = lines.read(">>> ");
+    } else if (std::string piped; std::getline(std::cin, piped)) {
+      line = piped;
     }
-    std::string line;
-    if (!std::getline(std::cin, line) || line == "/bye" || line == "/exit") {
+    if (!line || *line == "/bye" || *line == "/exit") {
       return typed ? 0 : status;
     }
-    if (line.find_first_not_of(" \t\r") == std::string::npos) {
+    if (line->find_first_not_of(" \t\r") == std::string::npos || obey(chat, *line)) {
       continue;
     }
-    const Result<void> answered = chat.ask(line);
+    const Result<void> answered = chat.ask(*line);
     if (!answered && answered.error().code != Code::kCancelled) {
       status = fail(answered.error());
     }
   }
 }
 
+/// What is piped in, or comes from a file; empty where stdin is neither.
+std::string piped_text() {
+  struct stat input{};
+  if (fstat(STDIN_FILENO, &input) != 0 || !(S_ISFIFO(input.st_mode) || S_ISREG(input.st_mode))) {
+    return {};
+  }
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
 }  // namespace
 
-int run(const ClientOptions& options, const std::string& model, const std::string& prompt) {
+int run(const ClientOptions& options, const RunOptions& asked) {
   const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
   Client client(*address, options.access);
   if (stderr_is_terminal()) {
-    client.watch_loading(model, [&model](std::optional<double> progress) {
-      show_bar("loading " + printable(model), progress);
+    client.watch_loading(asked.model, [&asked](std::optional<double> progress) {
+      show_bar("loading " + printable(asked.model), progress);
     });
   }
-  Chat chat(client, model);
-  if (prompt.empty()) {
+  Chat chat(client, asked.model, {.system = asked.system, .temperature = asked.temperature});
+  if (asked.prompt.empty()) {
     return converse(chat);
   }
-  const Result<void> answered = chat.ask(prompt);
+  const Result<void> answered = chat.ask(joined_prompt(asked.prompt, piped_text()));
   return answered ? 0 : fail(answered.error());
 }
 

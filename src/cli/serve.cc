@@ -6,17 +6,20 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "base/clock.h"
+#include "base/file_stamp.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/units.h"
+#include "cli/listening.h"
 #include "cli/process.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
-#include "config/web_names.h"
 #include "gateway/gateway.h"
+#include "history/usage_store.h"
 #include "host/model_files.h"
 #include "sandbox/sandbox.h"
 #include "solo/system.h"
@@ -31,6 +34,9 @@ namespace {
 
 /// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
 constexpr std::size_t kThreads = 16;
+
+/// How often a configuration that is watched is looked at.
+constexpr Duration kLookAtConfig = std::chrono::seconds(1);
 
 /// A request for a model waits so long for its source to say what it is.
 constexpr Duration kFilesPatience = std::chrono::minutes(1);
@@ -80,16 +86,10 @@ std::function<std::int64_t(const config::ModelConfig&)> context_reader(const std
 
 Result<config::Config> read_config(const ServeOptions& options) {
   Result<config::Config> config = config::load_config(options.config);
-  if (!config || options.listen.empty()) {
-    return config;
-  }
-  config->listen.clear();
-  for (const std::string& text : options.listen) {
-    const Result<config::ListenAddress> address = config::parse_listen(text);
-    if (!address) {
-      return Error{.code = address.error().code, .message = "--listen: " + address.error().message};
+  if (config) {
+    if (const Result<void> taken = listen_instead(options.listen, *config); !taken) {
+      return taken.error();
     }
-    config->listen.push_back(*address);
   }
   return config;
 }
@@ -145,16 +145,67 @@ void warn_of(const config::Config& config) {
     log::warning(
         "cluster has no effect here: this server is alone; want heddle manager, gateway and agent");
   }
-  for (const config::ListenAddress& address : config.listen) {
-    const auto host = config::parse_listen_host(address.host);
-    if (config.api_keys.empty() && !(host && host->local)) {
-      log::warning(
-          "no key is asked for, so whoever reaches this address may do everything; want apiKeys, "
-          "or "
-          "an address of this machine alone",
-          {{"address", address.host}});
-    }
+  for (const std::string& warning : open_doors(config)) {
+    log::warning(warning);
   }
+}
+
+/// What keys have used, where there is a folder for what outlives the process; null: nothing is
+/// kept.
+std::shared_ptr<history::UsageStore> open_usage(const std::string& directory) {
+  if (directory.empty()) {
+    return nullptr;
+  }
+  Result<std::unique_ptr<history::UsageStore>> store = history::UsageStore::open(directory);
+  if (!store) {
+    log::warning("what keys use is not kept", {{"why", store.error().message}});
+    return nullptr;
+  }
+  return std::move(*store);
+}
+
+std::vector<gateway::UsageRow> past_usage(const std::shared_ptr<history::UsageStore>& store) {
+  std::vector<gateway::UsageRow> rows;
+  if (store == nullptr) {
+    return rows;
+  }
+  const Result<std::vector<history::Usage>> past = store->since(0);
+  if (!past) {
+    log::warning("what keys have used cannot be read", {{"why", past.error().message}});
+    return rows;
+  }
+  for (const history::Usage& one : *past) {
+    rows.push_back({.day = one.day,
+                    .key = one.key,
+                    .model = one.model,
+                    .requests = one.requests,
+                    .prompt_tokens = one.prompt_tokens,
+                    .cached_tokens = one.cached_tokens,
+                    .completion_tokens = one.completion_tokens});
+  }
+  return rows;
+}
+
+std::function<void(const std::vector<gateway::UsageRow>&)> usage_keeper(
+    const std::shared_ptr<history::UsageStore>& store) {
+  if (store == nullptr) {
+    return nullptr;
+  }
+  return [store](const std::vector<gateway::UsageRow>& rows) {
+    std::vector<history::Usage> used;
+    for (const gateway::UsageRow& row : rows) {
+      used.push_back({.day = row.day,
+                      .key = row.key,
+                      .model = row.model,
+                      .requests = row.requests,
+                      .prompt_tokens = row.prompt_tokens,
+                      .cached_tokens = row.cached_tokens,
+                      .completion_tokens = row.completion_tokens});
+    }
+    if (const Result<void> added = store->add(used); !added) {
+      log::warning("what keys have used was not kept", {{"why", added.error().message}});
+    }
+  };
 }
 
 /// The parts of a running server. Loop thread.
@@ -179,6 +230,7 @@ class Server final : public Service {
       return system.error();
     }
     system_ = std::move(system).value();
+    const std::shared_ptr<history::UsageStore> usage = open_usage(config_.data_dir);
     Result<std::unique_ptr<gateway::Gateway>> gateway = gateway::Gateway::start(
         loop_,
         *system_,
@@ -188,12 +240,17 @@ class Server final : public Service {
          .grammars = sandbox_,
          .read_context = context_reader(config_.directory),
          .version = version_text(),
-         .now = steady_now});
+         .now = steady_now,
+         .keep_usage = usage_keeper(usage),
+         .past_usage = past_usage(usage)});
     if (!gateway) {
       return gateway.error();
     }
     gateway_ = std::move(gateway).value();
     system_->on_models([this] { gateway_->reload(config_); });
+    if (options_.watch_config) {
+      watch();
+    }
     // Once the loop runs: whoever reads it may send a signal at once.
     asio::post(loop_, [this] { greet(config_, *gateway_); });
     return {};
@@ -226,8 +283,26 @@ class Server final : public Service {
   }
 
  private:
+  /// Takes over the configuration when its file has changed.
+  void watch() {
+    watch_timer_.expires_after(kLookAtConfig);
+    watch_timer_.async_wait([this](const boost::system::error_code& stopped) {
+      if (stopped) {
+        return;
+      }
+      const FileStamp now = stamp_of(options_.config);
+      if (now != stamp_ && now != FileStamp{}) {  // An editor may have it gone for a moment.
+        stamp_ = now;
+        reload();
+      }
+      watch();
+    });
+  }
+
   asio::io_context& loop_;
   const ServeOptions& options_;
+  FileStamp stamp_ = stamp_of(options_.config);
+  asio::steady_timer watch_timer_{loop_};
   config::Config config_;
   Metrics metrics_{};
   std::shared_ptr<sandbox::Sandbox> sandbox_ = std::make_shared<sandbox::Sandbox>();

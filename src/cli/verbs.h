@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct ClientOptions {
 struct ServeOptions {
   std::string config = "heddle.yaml";
   std::vector<std::string> listen{};  ///< Instead of the configuration's, where not empty.
+  bool watch_config = false;          ///< Take it over when its file changes.
 };
 
 /// Of the processes of a cluster.
@@ -47,10 +49,18 @@ int apply(const ClientOptions& options, const std::string& file, bool dry_run);
 int drain(const ClientOptions& options, const std::string& host, bool undo, bool wait);
 int load(const ClientOptions& options, const std::string& model);
 int unload(const ClientOptions& options, const std::string& model);
-/// Chats with a model: answers `prompt` if there is one, else what is typed.
-int run(const ClientOptions& options, const std::string& model, const std::string& prompt);
+/// A chat on the terminal.
+struct RunOptions {
+  std::string model{};
+  std::string prompt{};  ///< Answered, with what is piped in behind it; empty: what is typed is.
+  std::string system{};  ///< Said before everything else.
+  std::optional<double> temperature{};  ///< None: the model's own.
+};
+/// Chats with a model.
+int run(const ClientOptions& options, const RunOptions& chat);
 int inspect(const std::string& path, bool json);
-int config_check(const std::string& file);
+/// @param listen  As ServeOptions has it.
+int config_check(const std::string& file, const std::vector<std::string>& listen);
 int config_schema();
 
 /// What is measured, and where that goes.

@@ -12,6 +12,7 @@ namespace heddle::config {
 namespace {
 
 constexpr std::int64_t kPriorityMost = 1'000'000;
+constexpr std::int64_t kQuotaMost = 1'000'000'000'000;
 constexpr const char* kAny = "*";
 
 ApiKey declare_key(Fields& f) {
@@ -33,6 +34,13 @@ ApiKey declare_key(Fields& f) {
   if (f.has("priority")) {
     key.priority = priority;
   }
+  f.integer({"requests_per_minute", "How many requests it may make in a minute; 0: any."},
+            {.least = 0, .most = kQuotaMost},
+            key.requests_per_minute);
+  f.integer({"tokens_per_minute",
+             "How many tokens of prompts and answers it may use in a minute; 0: any."},
+            {.least = 0, .most = kQuotaMost},
+            key.tokens_per_minute);
   return key;
 }
 

@@ -178,6 +178,8 @@ struct ApiKey {
   std::string name{};  ///< What logs and messages call it; may be empty.
   Role role = Role::kInference;
   std::optional<std::int64_t> priority{};  ///< The most urgent that its requests can be.
+  std::int64_t requests_per_minute = 0;    ///< That it may make; 0: any.
+  std::int64_t tokens_per_minute = 0;      ///< Of prompts and answers together; 0: any.
 };
 
 struct Limits {

@@ -1,10 +1,12 @@
 #include "config/document.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "spec/json_writer.h"
 
@@ -19,6 +21,14 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr int kNodesMax = 100'000;
 constexpr std::string_view kOpen = "${env.";
+
+constexpr std::string_view kMerge = "<<";
+
+/// Whether a key of the outermost map only holds what anchors name, as files of llama-swap and of
+/// compose have such: no key of a configuration is called so.
+bool is_holder(std::string_view key) {
+  return key.starts_with("x-") || key.starts_with('.') || key == "defs" || key == "anchors";
+}
 
 Error at_line(const std::string& origin, int line, const std::string& problem) {
   return {.code = Code::kInvalidArgument,
@@ -87,14 +97,25 @@ class Converter {
   Result<Node> map(const YAML::Node& source, Node node, int depth) {
     node.kind = Node::Kind::kMap;
     std::set<std::string> seen;
+    std::vector<YAML::Node> merged;
     for (const auto& entry : source) {
       const YAML::Node& key = entry.first;
       const int line = key.Mark().line + 1;
+      if (key.IsScalar() && key.Scalar() == kMerge && key.Tag() != "!") {
+        if (!entry.second.IsMap() && !entry.second.IsSequence()) {
+          return at_line(origin_, line, "\"<<\" wants a map such as *base, or a list of them");
+        }
+        merged.push_back(entry.second);
+        continue;
+      }
       if (!key.IsScalar()) {
         return at_line(origin_, line, "a key must be a plain word");
       }
       if (!seen.insert(key.Scalar()).second) {
         return at_line(origin_, line, "the key \"" + key.Scalar() + "\" occurs twice");
+      }
+      if (depth == 0 && is_holder(key.Scalar())) {
+        continue;  // What anchors in it stand for is read where they are used.
       }
       Result<Node> child = convert(entry.second, depth + 1);
       if (!child) {
@@ -104,7 +125,39 @@ class Converter {
       child->line = line;
       node.children.push_back(std::move(child).value());
     }
+    for (const YAML::Node& source_of_more : merged) {
+      Result<void> added = merge(source_of_more, node, depth);
+      if (!added) {
+        return added.error();
+      }
+    }
     return node;
+  }
+
+  /// Adds what `node` does not have itself (YAML 1.1's merge key): of several maps the first holds.
+  Result<void> merge(const YAML::Node& source, Node& node, int depth) {
+    Result<Node> more = convert(source, depth + 1);
+    if (!more) {
+      return more.error();
+    }
+    std::vector<Node> maps;
+    if (more->kind == Node::Kind::kMap) {
+      maps.push_back(std::move(*more));
+    } else {
+      maps = std::move(more->children);
+    }
+    for (Node& map : maps) {
+      if (map.kind != Node::Kind::kMap) {
+        return at_line(origin_, map.line, "\"<<\" wants a map such as *base, or a list of them");
+      }
+      for (Node& child : map.children) {
+        const auto same = [&child](const Node& own) { return own.key == child.key; };
+        if (std::none_of(node.children.begin(), node.children.end(), same)) {
+          node.children.push_back(std::move(child));
+        }
+      }
+    }
+    return {};
   }
 
   const std::string& origin_;

@@ -46,6 +46,16 @@ TEST(Document, AVariableIsPutInPlaceAndNeverParsed) {
   EXPECT_EQ(root->children[1].kind, Node::Kind::kScalar);
 }
 
+TEST(Document, MergeKeysAddWhatIsNotThere) {
+  const Result<Node> root = parse(
+      "x-base: &base {a: 1, b: 2}\ndefs:\n  more: &more {b: 3, c: 4}\n"
+      "one: {<<: *base, b: 5}\ntwo:\n  <<: [*base, *more]\n");
+  ASSERT_TRUE(root) << root.error().message;
+  EXPECT_EQ(to_json(*root), R"({"one":{"b":5,"a":1},"two":{"a":1,"b":2,"c":4}})");
+  const Result<Node> kept = parse("a: {x-own: 1, defs: 2}\n");
+  EXPECT_EQ(to_json(*kept), R"({"a":{"x-own":1,"defs":2}})") << "within, they are keys";
+}
+
 TEST(Document, SaysWhatIsWrongAndWhere) {
   const std::pair<const char*, const char*> cases[] = {
       {"a: b: c\n", "test.yaml, line 1: "},
@@ -55,6 +65,8 @@ TEST(Document, SaysWhatIsWrongAndWhere) {
       {"[a]: 1\n", "a key must be a plain word"},
       {"a: 1\n---\nb: 1\n", "line 2: what follows is no part"},
       {",x#", "want one document"},
+      {"a:\n  <<: 5\n", "line 2: \"<<\" wants a map"},
+      {"b: &b 5\na:\n  <<: [*b]\n", "\"<<\" wants a map"},
       {"a: \"\\q\"\n", "line 1"},
   };
   for (const auto& [text, message] : cases) {

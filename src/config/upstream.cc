@@ -16,7 +16,9 @@ Error invalid(const std::string& why) {
 Result<HttpAddress> parse_upstream(std::string_view text) {
   const std::string quoted = "\"" + std::string(text) + "\"";
   if (text.starts_with("https://")) {
-    return invalid(quoted + " is https, which is not spoken to engines");
+    return invalid(quoted +
+                   " is https, which is not spoken to engines; put a program between that takes "
+                   "http and goes on with TLS, such as nginx with proxy_pass");
   }
   if (!text.starts_with("http://")) {
     return invalid(quoted + " does not start with http://");

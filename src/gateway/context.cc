@@ -48,6 +48,24 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
   return found == context.devices.end() ? std::string() : found->second;
 }
 
+std::int64_t Context::usage_day() {
+  return wall_clock_ms() / 86'400'000;
+}
+
+void account_for(Context& context,
+                 const Asker& asker,
+                 const std::string& model,
+                 const api::Usage& used) {
+  context.usage.add({.day = Context::usage_day(),
+                     .key = asker.account,
+                     .model = model,
+                     .requests = 1,
+                     .prompt_tokens = used.prompt_tokens,
+                     .cached_tokens = used.cached_tokens,
+                     .completion_tokens = used.completion_tokens});
+  context.quotas.charge(asker.tenant, used.prompt_tokens + used.completion_tokens, context.now());
+}
+
 std::vector<TraceIncident> name_incidents(Context& context,
                                           const std::vector<core::Incident>& incidents) {
   std::vector<TraceIncident> named;

@@ -11,6 +11,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "api/error.h"
+#include "api/responses.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "config/config.h"
@@ -19,6 +20,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
+#include "gateway/quotas.h"
 #include "gateway/request_traces.h"
 #include "gateway/response_store.h"
 #include "gateway/running_request.h"
@@ -26,6 +28,7 @@
 #include "gateway/text_pool.h"
 #include "gateway/tracer.h"
 #include "gateway/upstream.h"
+#include "gateway/usage_log.h"
 
 namespace heddle::gateway {
 
@@ -53,9 +56,14 @@ struct Context {
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   RunningRequests live{};
   ResponseStore responses{ResponseStore::Limits{}};
+  Quotas quotas{};
+  UsageLog usage{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
   std::string openapi{};                      ///< The document of what is answered here.
+
+  /// Today, for `usage`.
+  [[nodiscard]] static std::int64_t usage_day();
 };
 
 /// Milliseconds since 1970.
@@ -68,6 +76,12 @@ struct Context {
 /// The name of one of them; empty for none. They are asked for once, as they stay what they are
 /// while the server runs.
 [[nodiscard]] std::string device_name(Context& context, std::optional<DeviceId> device);
+
+/// Enters what a request has used, whatever way it ended.
+void account_for(Context& context,
+                 const Asker& asker,
+                 const std::string& model,
+                 const api::Usage& used);
 
 /// What happened to a request, with names.
 [[nodiscard]] std::vector<TraceIncident> name_incidents(

@@ -74,6 +74,12 @@ ForwardedRequest::~ForwardedRequest() {
                           whole            ? "stop"
                           : status_ == 499 ? "abort"
                                            : "error");
+  account_for(*context_,
+              asker_,
+              model_->config.id,
+              {.prompt_tokens = part.prompt_tokens,
+               .completion_tokens = part.completion_tokens,
+               .cached_tokens = part.cached_tokens});
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
   log_ended(*trace_,

@@ -444,8 +444,11 @@ TEST_F(ForwardingTest, StoriesAndMetricsTellOfIt) {
   EXPECT_EQ(trace["parts"][0]["device"], "cpu0");
   EXPECT_TRUE(trace["parts"][0]["phases"]["prefill_ms"].is_number());
   const std::string text = call("GET", "/metrics").body;
-  EXPECT_THAT(text, HasSubstr("vllm:generation_tokens_total{model_name=\"far/away\"} 34"));
-  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"far/away\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"far/away\"} 34"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"far/away\"} 1"));
   EXPECT_THAT(engine->requests().at(0), HasSubstr("X-Request-Id: mine\r\n"));
 }
 

@@ -11,6 +11,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
 
 #include "api/error_text.h"
 #include "base/check.h"
@@ -49,6 +50,7 @@ std::vector<Endpoint> all_endpoints() {
                      &response_endpoints,
                      &embedding_endpoints,
                      &proxy_endpoints,
+                     &usage_endpoints,
                      &log_endpoints,
                      &web_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
@@ -65,6 +67,9 @@ std::shared_ptr<const Routing> make_routing() {
   return std::make_shared<const Routing>(std::move(routing));
 }
 
+/// Between two savings of what keys have used.
+constexpr Duration kUsageInterval = 60s;
+
 /// What an answer that was given up gets to tell its client.
 constexpr Duration kLastWords = 500ms;
 
@@ -78,6 +83,8 @@ class CountedExchange final : public HttpExchange {
   explicit CountedExchange(HttpExchange& inner) : inner_(inner) {}
 
   [[nodiscard]] int status() const { return status_; }
+  /// Headers of the answer beside its own.
+  void set_headers(HttpFields headers) { headers_ = std::move(headers); }
   /// It is in a trace from here on.
   void set_span(std::shared_ptr<RequestSpan> span) { span_ = std::move(span); }
   [[nodiscard]] std::shared_ptr<RequestSpan> span() const override { return span_; }
@@ -85,10 +92,12 @@ class CountedExchange final : public HttpExchange {
   [[nodiscard]] const HttpRequest& request() const override { return inner_.request(); }
   Task<Result<void>> respond(HttpResponse response) override {
     status_ = response.status;
+    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
     return inner_.respond(std::move(response));
   }
   Task<Result<void>> begin(StreamHead head, std::string part) override {
     status_ = head.status;
+    head.headers.insert(head.headers.end(), headers_.begin(), headers_.end());
     return inner_.begin(std::move(head), std::move(part));
   }
   Task<Result<void>> send_part(std::string part) override {
@@ -102,6 +111,7 @@ class CountedExchange final : public HttpExchange {
  private:
   HttpExchange& inner_;
   std::shared_ptr<RequestSpan> span_{};
+  HttpFields headers_{};
   int status_ = 499;  ///< The client left without one.
 };
 
@@ -110,6 +120,20 @@ bool is_traced(const Endpoint& endpoint) {
   const Route& route = endpoint.route;
   return (endpoint.access == Access::kInference && route.method == "POST") ||
          route.path.starts_with("/upstream/");
+}
+
+/// Whether it counts for the quota of its key.
+bool is_counted(const Endpoint& endpoint) {
+  return endpoint.access == Access::kInference && endpoint.route.method == "POST";
+}
+
+/// What the usage of a key goes under: its name, or digits that stay the same and do not tell it.
+std::string account_of(const config::ApiKey& key) {
+  if (!key.name.empty()) {
+    return key.name;
+  }
+  const Digest digest = siphash({}, std::as_bytes(std::span(key.key)));
+  return fmt::format("key-{:08x}", static_cast<std::uint32_t>(digest.high ^ digest.low));
 }
 
 std::uint64_t entropy() {
@@ -124,7 +148,10 @@ ApiKeys api_keys(const config::Config& config, const SipKey& secret) {
     const Digest digest = siphash(secret, std::as_bytes(std::span(known.key)));
     Principal principal{.role = known.role,
                         .name = known.name,
-                        .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low)};
+                        .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low),
+                        .account = account_of(known),
+                        .requests_per_minute = known.requests_per_minute,
+                        .tokens_per_minute = known.tokens_per_minute};
     if (known.priority) {
       principal.least_priority = static_cast<std::int32_t>(*known.priority);
     }
@@ -170,13 +197,18 @@ class Gateway::Impl {
                         loop, UpstreamPool::Options{.idle_max = 1024, .carry = options.carry})})),
         routing_(make_routing()),
         read_context_(options.read_context),
+        keep_usage_(options.keep_usage),
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
         close_timer_(loop) {
     context_->openapi = openapi_json(*routing_, options.version);
+    context_->usage.restore(options.past_usage);
   }
 
   ~Impl() {
+    if (keep_usage_) {
+      keep_usage_(context_->usage.take_unsaved());
+    }
     context_->serving = nullptr;
     context_->tracer.reset();  // Its metrics may end with this.
   }
@@ -204,6 +236,7 @@ class Gateway::Impl {
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Routing> routing_;
   std::function<std::int64_t(const config::ModelConfig&)> read_context_;
+  std::function<void(const std::vector<UsageRow>&)> keep_usage_;
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<Gatekeeper> gatekeeper_;
   std::vector<config::ListenAddress> listen_{};  ///< That was asked for at the start.
@@ -219,6 +252,30 @@ Task<void> respond_options(HttpExchange& http, std::string allow) {
   HttpResponse response{.status = 204};
   response.headers.emplace_back("Allow", std::move(allow));
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+}
+
+/// Answers a request beyond the quota of its key.
+Task<void> respond_over_quota(HttpExchange& http, const QuotaVerdict& verdict) {
+  api::ApiError error = api::concurrency_limit(verdict.reason + "; try again later");
+  error.code = "rate_limit_exceeded";
+  error.retry_after = static_cast<std::int32_t>(verdict.retry_after);
+  co_await respond_error(http, std::move(error));
+}
+
+/// Has an endpoint answer, where the quota of the key allows it.
+Task<void> answer(std::shared_ptr<Context> context,
+                  const Endpoint& endpoint,
+                  CountedExchange& http,
+                  std::string id) {
+  if (is_counted(endpoint)) {
+    QuotaVerdict verdict = context->quotas.admit(http.request().principal, context->now());
+    http.set_headers(std::move(verdict.headers));
+    if (!verdict.admitted) {
+      co_await respond_over_quota(http, verdict);
+      co_return;
+    }
+  }
+  co_await endpoint.handler(std::move(context), http, std::move(id));
 }
 
 /// Finds who answers, and lets them. Values only: the gateway may be gone before it ends.
@@ -250,7 +307,7 @@ Task<void> dispatch(std::shared_ptr<Context> context,
       if (context->tracer != nullptr && is_traced(endpoint)) {
         http.set_span(context->tracer->begin(request, label, context->now()));
       }
-      co_await endpoint.handler(context, http, std::move(match.id));
+      co_await answer(context, endpoint, http, std::move(match.id));
     }
   }
   if (http.span() != nullptr && context->tracer != nullptr) {
@@ -312,6 +369,24 @@ Result<void> Gateway::Impl::trace(const config::TracingConfig& config, Metrics& 
 
 namespace {
 
+/// Has what keys have used kept from time to time.
+Task<void> keep_usage(std::shared_ptr<Context> context,
+                      std::function<void(const std::vector<UsageRow>&)> keep) {
+  asio::steady_timer timer(context->loop);
+  while (context->serving != nullptr) {
+    timer.expires_after(kUsageInterval);
+    co_await timer.async_wait(kAwait);
+    if (context->serving == nullptr) {
+      break;
+    }
+    const std::vector<UsageRow> rows = context->usage.take_unsaved();
+    std::function<void()> work = [&rows, &keep] { keep(rows); };
+    if (!rows.empty()) {
+      co_await context->pool.run(std::move(work));
+    }
+  }
+}
+
 /// Holds what the catalog is a part of while it learns.
 Task<void> learn_contexts(std::shared_ptr<Context> context,
                           std::function<std::int64_t(const config::ModelConfig&)> look) {
@@ -334,6 +409,9 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
   }
   server_ = std::move(server).value();
   spawn(context_->loop, unload_expired(context_));
+  if (keep_usage_) {
+    spawn(context_->loop, keep_usage(context_, keep_usage_));
+  }
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "core/serving.h"
 #include "gateway/model_text.h"
+#include "gateway/usage_log.h"
 #include "net/carried_connection.h"
 #include "sandbox/sandbox.h"
 
@@ -43,7 +44,11 @@ class Gateway {
     std::string version{};           ///< Of this program.
     std::function<Instant()> now{};  ///< The clock that `serving` has too; steady_now when empty.
     RequestId requests_after{};      ///< Requests are numbered after this.
-    net::Carry carry{};              ///< To external engines of other hosts; empty: there are none.
+    /// Keeps what keys have used, beyond this process: called on a thread of the pool every minute,
+    /// and at the end on the loop, with what is new. Empty: it is kept by none.
+    std::function<void(const std::vector<UsageRow>&)> keep_usage{};
+    std::vector<UsageRow> past_usage{};  ///< That was kept earlier.
+    net::Carry carry{};  ///< To external engines of other hosts; empty: there are none.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
     std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.

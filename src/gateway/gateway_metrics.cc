@@ -49,6 +49,28 @@ void GatewayMetrics::answered(std::string_view route, int status) {
   series.add();
 }
 
+namespace {
+
+/// As vLLM labels what it tells of a model. It numbers the engines of a process: here there is one.
+Labels vllm_labels(const std::string& model) {
+  return {{"model_name", model}, {"engine", "0"}};
+}
+
+/// Bounds of counts of tokens: 1, 2, 5, 10, ... to a million.
+const std::vector<double>& token_bounds() {
+  static const std::vector<double> bounds = [] {
+    std::vector<double> all;
+    for (double decade = 1; decade < 1e6; decade *= 10) {
+      all.insert(all.end(), {decade, 2 * decade, 5 * decade});
+    }
+    all.push_back(1e6);
+    return all;
+  }();
+  return bounds;
+}
+
+}  // namespace
+
 GatewayMetrics::ModelSeries& GatewayMetrics::of_model(const std::string& model) {
   const auto [at, is_new] = of_model_.try_emplace(model);
   ModelSeries& series = at->second;
@@ -56,10 +78,10 @@ GatewayMetrics::ModelSeries& GatewayMetrics::of_model(const std::string& model) 
     return series;
   }
   const auto counter = [&](const char* name, const char* help) {
-    return metrics_.counter(name, help, {{"model_name", model}});
+    return metrics_.counter(name, help, vllm_labels(model));
   };
   const auto histogram = [&](const char* name, const char* help) {
-    return metrics_.histogram(name, help, {{"model_name", model}}, latency_bounds());
+    return metrics_.histogram(name, help, vllm_labels(model), latency_bounds());
   };
   const auto phase = [&](const char* label) {
     return metrics_.histogram("heddle_time_to_first_token_phase_seconds",
@@ -74,6 +96,20 @@ GatewayMetrics::ModelSeries& GatewayMetrics::of_model(const std::string& model) 
   series.first_token = histogram("vllm:time_to_first_token_seconds", "Time to first token.");
   series.whole = histogram("vllm:e2e_request_latency_seconds", "From arrival to the last token.");
   series.queue = histogram("vllm:request_queue_time_seconds", "From arrival to a worker.");
+  series.prefill =
+      histogram("vllm:request_prefill_time_seconds", "From a request's worker to its first token.");
+  series.decode =
+      histogram("vllm:request_decode_time_seconds", "From a request's first token to its last.");
+  series.per_token = histogram("vllm:request_time_per_output_token_seconds",
+                               "The mean of a request from one token to the next.");
+  series.prompt_size = metrics_.histogram("vllm:request_prompt_tokens",
+                                          "Prompt tokens of a request.",
+                                          vllm_labels(model),
+                                          token_bounds());
+  series.answer_size = metrics_.histogram("vllm:request_generation_tokens",
+                                          "Generated tokens of a request.",
+                                          vllm_labels(model),
+                                          token_bounds());
   series.queue_phase = phase("queue");
   series.load_phase = phase("load");
   series.prefill_phase = phase("prefill");
@@ -91,9 +127,10 @@ void GatewayMetrics::ended(const std::string& model,
   auto why = series.ended.find(reason);
   if (why == series.ended.end()) {
     const std::string text(reason);
-    const auto counter = metrics_.counter("vllm:request_success_total",
-                                          "Requests ended, by reason.",
-                                          {{"model_name", model}, {"finished_reason", text}});
+    Labels labels = vllm_labels(model);
+    labels.emplace("finished_reason", text);
+    const auto counter =
+        metrics_.counter("vllm:request_success_total", "Requests ended, by reason.", labels);
     why = series.ended.emplace(text, counter).first;
   }
   why->second.add();
@@ -115,6 +152,16 @@ void GatewayMetrics::ended(const std::string& model,
   span(series.first_token, times.arrived, times.first_token);
   span(series.whole, times.arrived, times.finished);
   span(series.queue, times.arrived, times.dispatched);
+  span(series.prefill, times.dispatched, times.first_token);
+  if (times.first_token != Instant{}) {
+    series.prompt_size.observe(static_cast<double>(part.prompt_tokens));
+    series.answer_size.observe(static_cast<double>(part.completion_tokens));
+    span(series.decode, times.first_token, times.finished);
+    if (part.completion_tokens > 1 && times.finished != Instant{}) {
+      series.per_token.observe(to_seconds(times.finished - times.first_token) /
+                               static_cast<double>(part.completion_tokens - 1));
+    }
+  }
   const bool loaded = times.load_began != Instant{};
   span(series.queue_phase, times.arrived, loaded ? times.load_began : times.dispatched);
   span(series.load_phase, times.load_began, times.dispatched);
@@ -137,11 +184,11 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
   const Labels labels{{"model_name", model.name}};
   metrics_.set("vllm:num_requests_running",
                "Requests that a worker has.",
-               labels,
+               vllm_labels(model.name),
                static_cast<double>(model.requests_running));
   metrics_.set("vllm:num_requests_waiting",
                "Requests that wait for their model.",
-               labels,
+               vllm_labels(model.name),
                static_cast<double>(model.requests_waiting));
   for (const core::Residency state : kResidencies) {
     metrics_.set("heddle_model_state",
@@ -180,6 +227,10 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
 /// What is counted of a model since it was configured.
 void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
   const Labels labels{{"model_name", model.name}};
+  count_up_to("vllm:num_preemptions_total",
+              "Requests called back from where they waited for memory, to wait elsewhere.",
+              vllm_labels(model.name),
+              model.recalled);
   if (model.fetch) {
     const core::FetchStatus& fetch = *model.fetch;
     for (const auto& [kind, bytes] :
@@ -404,7 +455,7 @@ void GatewayMetrics::publish_kv_use(const std::vector<core::ModelStatus>& models
       const auto used = use.find(model.name);
       metrics_.set("vllm:kv_cache_usage_perc",
                    kKvUsage,
-                   {{"model_name", model.name}},
+                   vllm_labels(model.name),
                    used == use.end() ? 0 : used->second.fraction());
     }
   }

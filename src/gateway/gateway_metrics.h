@@ -51,6 +51,11 @@ class GatewayMetrics {
     Metrics::Histogram first_token{};
     Metrics::Histogram whole{};
     Metrics::Histogram queue{};
+    Metrics::Histogram prefill{};
+    Metrics::Histogram decode{};
+    Metrics::Histogram per_token{};
+    Metrics::Histogram prompt_size{};
+    Metrics::Histogram answer_size{};
     Metrics::Histogram queue_phase{};
     Metrics::Histogram load_phase{};
     Metrics::Histogram prefill_phase{};

@@ -63,6 +63,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
 /// The hosts, and which of them are to go.
 [[nodiscard]] std::vector<Endpoint> host_endpoints();
+/// What keys have used of models.
+[[nodiscard]] std::vector<Endpoint> usage_endpoints();
 /// What was logged, and what is being logged.
 [[nodiscard]] std::vector<Endpoint> log_endpoints();
 /// The page for browsers, under /ui/.

@@ -21,7 +21,8 @@ Asker asker_of(const HttpRequest& request) {
   const bool alike = request.principal.tenant.empty() && local;
   return {.tenant = request.principal.tenant,
           .share = alike ? std::string() : request.client(),
-          .name = request.principal.name.empty() ? request.client() : request.principal.name};
+          .name = request.principal.name.empty() ? request.client() : request.principal.name,
+          .account = request.principal.account};
 }
 
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {

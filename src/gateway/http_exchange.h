@@ -23,6 +23,9 @@ struct Principal {
   /// Stands for its key, without telling it, in digits; empty where no key is asked for. Principals
   /// with different ones share no cached prefixes.
   std::string tenant{};
+  std::string account{};  ///< Whose its usage is, for people, and the same in every process.
+  std::int64_t requests_per_minute = 0;  ///< That it may make; 0: any.
+  std::int64_t tokens_per_minute = 0;    ///< That it may use; 0: any.
 };
 
 /// Names and values of headers, in order.
@@ -54,9 +57,10 @@ struct HttpRequest {
 
 /// Whose a request is, for as long as it runs and is told of.
 struct Asker {
-  std::string tenant{};  ///< Principal::tenant.
-  std::string share{};   ///< Who shares with others; empty where clients are not told apart.
-  std::string name{};    ///< For people.
+  std::string tenant{};   ///< Principal::tenant.
+  std::string share{};    ///< Who shares with others; empty where clients are not told apart.
+  std::string name{};     ///< For people.
+  std::string account{};  ///< Principal::account.
 };
 /// Clients of this machine that show no key are not told apart: what is in front of them, such as
 /// a proxy, has one address.

@@ -162,6 +162,7 @@ LiveRequests::~LiveRequests() {
     context_->metrics.ended(job_.model->config.id, part, reason);
     trace_->parts.push_back(std::move(part));
   }
+  account_for(*context_, job_.asker, job_.model->config.id, used);
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
   trace_->records.clear();

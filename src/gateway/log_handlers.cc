@@ -18,13 +18,20 @@ namespace {
 constexpr Duration kLookInterval = 200ms;
 constexpr const char* kPlainText = "text/plain; charset=utf-8";
 
+/// Which lines are shown, as llama-swap tells them apart.
+enum class About : std::uint8_t {
+  kAll,
+  kServer,  ///< Of no model.
+  kModels,  ///< Of any model, or of one.
+};
+
 /// Lines as they come: what was logged after the last one that was taken.
 class LogReader {
  public:
-  /// @param model   Only lines about it; empty for all.
+  /// @param model   Of lines about models, only those about it; empty for all.
   /// @param events  Whether lines become server-sent events.
-  LogReader(std::string model, bool events, bool with_history)
-      : model_(std::move(model)), events_(events) {
+  LogReader(About about, std::string model, bool events, bool with_history)
+      : about_(about), model_(std::move(model)), events_(events) {
     if (const std::vector<log::Line> lines = log::tail(); !with_history && !lines.empty()) {
       last_ = lines.back().number;
     }
@@ -34,7 +41,8 @@ class LogReader {
     std::string text;
     for (const log::Line& line : log::tail(last_)) {
       last_ = line.number;
-      if (model_.empty() || line.model == model_) {
+      const bool shown = about_ == About::kAll || (about_ == About::kServer) == line.model.empty();
+      if (shown && (model_.empty() || line.model == model_)) {
         text += events_ ? api::sse_event(line.text) : line.text + "\n";
       }
     }
@@ -42,22 +50,26 @@ class LogReader {
   }
 
  private:
+  About about_;
   std::string model_;
   bool events_;
   std::uint64_t last_ = 0;
 };
 
 Task<void> logs(std::shared_ptr<Context>, HttpExchange& http, std::string) {
-  LogReader reader("", /*events=*/false, /*with_history=*/true);
+  LogReader reader(About::kAll, "", /*events=*/false, /*with_history=*/true);
   HttpResponse response{.body = reader.take(), .content_type = kPlainText};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
 
 /// Sends lines until the client hangs up or the server ends.
-Task<void> follow(std::shared_ptr<Context> context, HttpExchange& http, std::string model) {
+Task<void> follow(std::shared_ptr<Context> context,
+                  HttpExchange& http,
+                  About about,
+                  std::string model) {
   const bool events = http.request().accept.find(kEventStream) != std::string::npos;
   const bool history = http.request().query.find("no-history") == std::string::npos;
-  LogReader reader(std::move(model), events, history);
+  LogReader reader(about, std::move(model), events, history);
   const auto hung_up = std::make_shared<Signal>(context->loop);
   http.on_gone([hung_up] { hung_up->notify(); });
   std::string content_type = events ? kEventStream : kPlainText;
@@ -88,16 +100,21 @@ Task<void> follow(std::shared_ptr<Context> context, HttpExchange& http, std::str
 }
 
 Task<void> follow_all(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  co_await follow(std::move(context), http, "");
+  co_await follow(std::move(context), http, About::kAll, "");
 }
 
 Task<void> follow_model(std::shared_ptr<Context> context, HttpExchange& http, std::string name) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
+  if (!model && (name == "proxy" || name == "upstream")) {
+    const About about = name == "proxy" ? About::kServer : About::kModels;
+    co_await follow(std::move(context), http, about, "");
+    co_return;
+  }
   if (!model) {
     co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));
     co_return;
   }
-  co_await follow(std::move(context), http, model->config.id);
+  co_await follow(std::move(context), http, About::kModels, model->config.id);
 }
 
 }  // namespace

@@ -64,5 +64,21 @@ TEST_F(LogHandlersTest, LinesOfAModelAsEvents) {
   EXPECT_EQ(call("GET", "/logs/stream/nobody").status, 404);
 }
 
+TEST_F(LogHandlersTest, LinesOfTheServerAndOfModelsAreToldApart) {
+  start();
+  log::warning("ours alone");
+  log::warning("of a model", {{"model", "tiny"}});
+  log::warning("ours again");
+  TestClient proxy(port);
+  proxy.send(TestClient::request("GET", "/logs/stream/proxy"));
+  EXPECT_EQ(proxy.read_head().status, 200);
+  const std::string ours = read_until(proxy, "ours again");
+  EXPECT_THAT(ours, AllOf(HasSubstr("ours alone"), Not(HasSubstr("of a model"))));
+  TestClient upstream(port);
+  upstream.send(TestClient::request("GET", "/logs/stream/upstream"));
+  EXPECT_EQ(upstream.read_head().status, 200);
+  EXPECT_THAT(read_until(upstream, "of a model"), Not(HasSubstr("ours")));
+}
+
 }  // namespace
 }  // namespace heddle::gateway

@@ -36,15 +36,15 @@ TEST_F(StatusHandlersTest, MetricsHaveTheNamesOfDashboards) {
   const TestResponse response = call("GET", "/metrics");
   EXPECT_THAT(response.headers.at("content-type"), HasSubstr("text/plain; version=0.0.4"));
   for (const char* line :
-       {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"tiny\"} 1",
-        "vllm:prompt_tokens_total{model_name=\"tiny\"} 9",
-        "vllm:generation_tokens_total{model_name=\"tiny\"} 3",
-        "vllm:time_to_first_token_seconds_count{model_name=\"tiny\"} 1",
-        "vllm:num_requests_running{model_name=\"tiny\"} 0",
+       {"vllm:request_success_total{engine=\"0\",finished_reason=\"stop\",model_name=\"tiny\"} 1",
+        "vllm:prompt_tokens_total{engine=\"0\",model_name=\"tiny\"} 9",
+        "vllm:generation_tokens_total{engine=\"0\",model_name=\"tiny\"} 3",
+        "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"tiny\"} 1",
+        "vllm:num_requests_running{engine=\"0\",model_name=\"tiny\"} 0",
         "vllm:kv_cache_usage_perc{device=\"cpu0\"} 0.25",
-        "vllm:kv_cache_usage_perc{model_name=\"tiny\"} 0.25",
-        "vllm:kv_cache_usage_perc{model_name=\"org/name:8b\"} 0",
-        "vllm:num_requests_waiting{model_name=\"org/name:8b\"} 0",
+        "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"tiny\"} 0.25",
+        "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"org/name:8b\"} 0",
+        "vllm:num_requests_waiting{engine=\"0\",model_name=\"org/name:8b\"} 0",
         "heddle_model_load_failed{model_name=\"tiny\"} 0",
         "heddle_pages_held{device=\"cpu0\",kind=\"kv_own\"} 20",
         "heddle_pages_total{device=\"host\"} 50",

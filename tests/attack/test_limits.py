@@ -168,6 +168,7 @@ ELSEWHERE = {
     "texts of all": "../../src/gateway/text_pool_test.cc",
     "kept responses of a key": "../../src/gateway/response_store_test.cc",
     "kept responses of all": "../../src/gateway/response_store_test.cc",
+    "quota of a key": "../../src/gateway/quotas_test.cc",
     "queue": "../../src/gateway/inference_handlers_test.cc",
     "share of a queue": "../../src/gateway/model_queue_test.cc",
     "grammar depth": "test_grammars.py",

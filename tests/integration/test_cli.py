@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import time
 
 import server as heddle
 
@@ -177,3 +178,60 @@ def test_certs_overwrites_nothing_and_says_what_is_wrong(tmp_path):
     assert again.returncode == 1 and f"{folder}/h1.crt" in again.stderr
     other = run(None, *issue, "worker")
     assert other.returncode == 1 and "want manager, gateway or agent" in other.stderr
+
+
+def test_run_takes_settings_and_what_is_piped_in(server):
+    prompt, answer = heddle.eval_set("adder", 1)[0]
+    done = run(server, "run", "adder", prompt, "--temperature", "0", input="")
+    assert done.returncode == 0 and answer in done.stdout, done.stderr
+    lines = f"/set temperature warm\n/set temperature 0\n/set\n{prompt}\n/clear\n/help\n/bye\n"
+    done = run(server, "run", "adder", "--system", "Be brief.", input=lines)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    assert 'temperature: is "warm"; want a number from 0 to 100' in done.stderr
+    assert "temperature  0\n" in done.stderr and "system       Be brief." in done.stderr
+    assert "/clear" in done.stderr
+    done = run(server, "run", "adder", prompt, input="and more\n")
+    assert done.returncode == 0 and done.stdout != f"{answer}\n"
+
+
+def test_stop_unloads(server):
+    assert run(server, "load", "adder").returncode == 0
+    assert run(server, "stop", "adder").returncode == 0
+    assert "adder" not in run(server, "ps").stdout
+
+
+def test_explain_of_an_unknown_model_names_the_nearest(server):
+    done = run(server, "explain", "ader")
+    assert done.returncode == 1
+    assert done.stderr == 'heddle: there is no model "ader"; did you mean "adder"? heddle list shows them\n'
+    assert run(server, "explain", "adder").returncode == 0
+
+
+def test_shells_and_man_get_the_verbs(tmp_path):
+    for shell in ("bash", "zsh", "fish"):
+        text = run(None, "completions", shell).stdout
+        assert "simulate" in text and "watch-config" in text and "worker" not in text, shell
+    script = tmp_path / "heddle"
+    script.write_text(run(None, "completions", "bash").stdout)
+    ask = f"source {script}; COMP_WORDS=(heddle config ch); COMP_CWORD=2; _heddle; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "check\n", done.stderr
+    assert ".SS heddle run model prompt\n" in run(None, "manual").stdout
+
+
+def test_options_of_llama_swap(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(heddle.config(models=["adder"]))
+    done = run(None, "config", "check", str(config), "--listen", ":8080")
+    assert done.returncode == 0, done.stderr
+    assert "warning: listen: no key is asked for, so whoever reaches 0.0.0.0 may do everything" in done.stdout
+    assert "warning" not in run(None, "config", "check", str(config)).stdout
+    assert "is not an address" in run(None, "config", "check", str(config), "--listen", "x:y").stderr
+
+
+def test_a_configuration_that_is_watched_is_taken_over():
+    with heddle.Server(heddle.config(models=["adder"]), args=["-watch-config"]) as server:
+        server.config_path.write_text(heddle.config(models=["adder", "morse"]))
+        deadline = time.monotonic() + 30
+        while "morse" not in run(server, "list").stdout:
+            assert time.monotonic() < deadline, server.log()

@@ -58,9 +58,25 @@ def test_config_check_shows_how_a_file_of_llama_swap_was_understood(tmp_path):
     assert "nothing wrong" in output
 
 
+def test_config_check_reads_merge_keys_and_holders(tmp_path):
+    status, output = check(
+        """
+        x-base: &base {cmd: "python3 -m http.server ${PORT}", ttl: 60}
+        defs: {other: &other {name: Other}}
+        models:
+          a: {<<: *base}
+          b: {<<: [*base, *other], ttl: 5}
+        """,
+        tmp_path,
+    )
+    assert status == 0, output
+    assert output.count("started by    python3 -m http.server") == 2
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("models: {a: {cmd: python3, proxy: 'https://x'}}", "nginx with proxy_pass"),
         ("models: {a: {cmd: no-such-program --port 1}}", "models.a: the program no-such-program is not there"),
         ("models: {a: {cmd: 'python3 ${PORT}', cmdStop: /no/such}}", "models.a: the program /no/such is not there"),
         ("models: {a: {cmd: python3, memory: 9000GiB}}", "can never fit"),

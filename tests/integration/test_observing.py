@@ -206,7 +206,7 @@ def test_autoscalers_find_each_model_once(server):
     own = heddle.demo_models()[:3]
     for name, models in [(names[0], own + ["left"]), (names[1], own + ["left"]), ("vllm:kv_cache_usage_perc", own)]:
         for model in models:
-            assert lines.count(f'{name}{{model_name="{model}"}}') == 1, (name, model)
+            assert lines.count(f'{name}{{engine="0",model_name="{model}"}}') == 1, (name, model)
     for model in own:
         blocks = [line for line in lines if line.startswith("vllm:cache_config_info{") and f'"{model}"' in line]
         assert len(blocks) == 1, model

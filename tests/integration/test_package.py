@@ -49,6 +49,15 @@ def test_the_program_runs_and_its_schema_is_its_own(installed):
     assert told.stdout == (installed / "usr/share/heddle/heddle.schema.json").read_text()
 
 
+def test_shells_and_man_find_their_texts(installed):
+    share = installed / "usr/share"
+    assert "complete" in (share / "bash-completion/completions/heddle").read_text()
+    assert (share / "zsh/vendor-completions/_heddle").read_text().startswith("#compdef heddle\n")
+    assert "complete -c heddle" in (share / "fish/vendor_completions.d/heddle.fish").read_text()
+    (page,) = (share / "man/man1").glob("heddle.1*")
+    assert page.stat().st_size > 1000
+
+
 def test_the_configuration_that_comes_with_it_is_served(installed, tmp_path):
     text = (installed / "etc/heddle/heddle.yaml").read_text()
     assert "dataDir: /var/lib/heddle " in text

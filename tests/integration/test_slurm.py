@@ -114,7 +114,7 @@ def test_a_job_of_slurm_serves_from_its_nodes_and_ends_well(tmp_path, registry):
             body = {"model": "sorter", "prompt": "1 2 3", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
             running = pool.submit(first.call, "/v1/completions", body)
             other = job.gateways[1]
-            wait_until(lambda: other.metrics().get('vllm:num_requests_running{model_name="sorter"}') == 1)  # It tells of all.
+            wait_until(lambda: other.metrics().get('vllm:num_requests_running{engine="0",model_name="sorter"}') == 1)  # It tells of all.
             job.process.send_signal(signal.SIGTERM)
             status, _, told = running.result(60)
         assert status == 200 and told["usage"]["completion_tokens"] == 60, "what runs ends first"

@@ -1,0 +1,89 @@
+#include "gateway/quotas.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/units.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+/// As OpenAI writes a time: "1s", "350ms", "1m0s".
+std::string reset_text(Duration time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  if (ms < 1000) {
+    return std::to_string(std::max<std::int64_t>(ms, 0)) + "ms";
+  }
+  const std::int64_t seconds = (ms + 999) / 1000;
+  const std::string minutes = seconds >= 60 ? std::to_string(seconds / 60) + "m" : "";
+  return minutes + std::to_string(seconds % 60) + "s";
+}
+
+}  // namespace
+
+void Quotas::Bucket::fill(double most, Instant now) {
+  const double minutes = std::chrono::duration<double, std::ratio<60>>(now - at).count();
+  // A bound that is new, or has changed with the configuration, begins full.
+  left = per_minute == most ? std::min(most, left + minutes * most) : most;
+  per_minute = most;
+  at = now;
+}
+
+Duration Quotas::Bucket::time_to(double wanted) const {
+  return wanted <= left ? Duration{} : from_seconds(60 * (wanted - left) / per_minute);
+}
+
+QuotaVerdict Quotas::admit(const Principal& principal, Instant now) {
+  QuotaVerdict verdict;
+  if (principal.requests_per_minute <= 0 && principal.tokens_per_minute <= 0) {
+    accounts_.erase(principal.tenant);
+    return verdict;
+  }
+  Account& account = accounts_[principal.tenant];
+  Duration wait{};
+  const auto look = [&](Bucket& bucket, std::int64_t most, const char* what) {
+    if (most <= 0) {
+      return;
+    }
+    bucket.fill(static_cast<double>(most), now);
+    if (bucket.left < 1) {
+      verdict.admitted = false;
+      wait = std::max(wait, bucket.time_to(1));
+      verdict.reason = "this key may use " + std::to_string(most) + " " + what + " a minute";
+    }
+  };
+  look(account.requests, principal.requests_per_minute, "requests");
+  look(account.tokens, principal.tokens_per_minute, "tokens");
+  if (verdict.admitted && principal.requests_per_minute > 0) {
+    account.requests.left -= 1;
+  }
+  verdict.retry_after =
+      verdict.admitted
+          ? 0
+          : std::max<std::int64_t>(std::chrono::ceil<std::chrono::seconds>(wait).count(), 1);
+  const auto tell = [&verdict](const Bucket& bucket, std::int64_t most, const std::string& what) {
+    if (most > 0) {
+      const auto left = static_cast<std::int64_t>(std::max(std::floor(bucket.left), 0.0));
+      verdict.headers.emplace_back("x-ratelimit-limit-" + what, std::to_string(most));
+      verdict.headers.emplace_back("x-ratelimit-remaining-" + what, std::to_string(left));
+      verdict.headers.emplace_back("x-ratelimit-reset-" + what,
+                                   reset_text(bucket.time_to(bucket.per_minute)));
+    }
+  };
+  tell(account.requests, principal.requests_per_minute, "requests");
+  tell(account.tokens, principal.tokens_per_minute, "tokens");
+  return verdict;
+}
+
+void Quotas::charge(const std::string& tenant, std::int64_t tokens, Instant now) {
+  const auto found = accounts_.find(tenant);
+  if (found != accounts_.end() && found->second.tokens.per_minute > 0) {
+    Bucket& bucket = found->second.tokens;
+    bucket.fill(bucket.per_minute, now);
+    bucket.left -= static_cast<double>(tokens);
+  }
+}
+
+}  // namespace heddle::gateway
