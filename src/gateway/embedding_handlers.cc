@@ -63,7 +63,8 @@ Task<void> answer(HttpExchange& http, LiveRequests& live, const api::EmbeddingRe
   }
   HttpResponse response{
       .body = api::embeddings_json(
-          live.job().head.model, embeddings, live.usage().prompt_tokens, request.base64)};
+          live.job().head.model, embeddings, live.usage().prompt_tokens, request.base64),
+      .headers = warning_headers(request.warnings)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
@@ -108,6 +109,7 @@ Task<api::Parsed<GenerationJob>> prepare(Context& context,
       context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "embd-");
   job.params.priority = request.priority;
   job.params.keep_alive = request.keep_alive;
+  job.params.warnings = request.warnings;
   job.params.pooling = pooling_of(opened);
   job.prompts = reading.take_tokens();
   const auto places = places_for(context, *opened.model, job.asker, job.prompts.size());
