@@ -47,6 +47,7 @@ Parsed<EmbeddingRequest> parse_embedding_request(std::string_view text) {
       static_cast<std::int32_t>(body.integer("priority", -1'000'000, 1'000'000).value_or(0));
   request.keep_alive = read_keep_alive(body);
   body.refuse_unless_neutral({"truncate_prompt_tokens"});
+  request.warnings = body.take_warnings({"user", "metadata"});
   if (!body.ok()) {
     return body.error();
   }

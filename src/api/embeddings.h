@@ -21,6 +21,7 @@ struct EmbeddingRequest {
   bool add_special_tokens = true;
   std::int32_t priority = 0;
   std::optional<Duration> keep_alive{};  ///< As in GenerationParams.
+  std::vector<std::string> warnings{};   ///< Likewise.
 };
 
 /// As the parsers of requests.h.

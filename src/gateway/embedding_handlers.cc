@@ -66,7 +66,8 @@ Task<void> answer(HttpExchange& http,
       co_return;
     }
   }
-  HttpResponse response{.body = write(embeddings, live.usage())};
+  HttpResponse response{.body = write(embeddings, live.usage()),
+                        .headers = warning_headers(request.warnings)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
@@ -111,6 +112,7 @@ Task<api::Parsed<GenerationJob>> prepare(Context& context,
       context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "embd-");
   job.params.priority = request.priority;
   job.params.keep_alive = request.keep_alive;
+  job.params.warnings = request.warnings;
   job.params.pooling = pooling_of(opened);
   job.prompts = reading.take_tokens();
   const auto places = places_for(context, *opened.model, job.asker, job.prompts.size());

@@ -32,6 +32,15 @@ TEST_F(EmbeddingTest, EveryInputGetsAVectorOfLengthOne) {
   expect_embedding(tokens["data"][0]["embedding"], 3);
 }
 
+TEST_F(EmbeddingTest, TyposAreWarnedOf) {
+  start();
+  const TestResponse answer =
+      call("POST", "/v1/embeddings", R"({"model":"tiny","input":"a","dimension":2,"user":"u"})");
+  EXPECT_EQ(answer.headers.at("x-heddle-warnings"),
+            "dimension: is not a field of this endpoint, and was ignored; did you mean "
+            "\"dimensions\"?");
+}
+
 TEST_F(EmbeddingTest, DimensionsAndEncoding) {
   start();
   const json cut = ask("POST", "/v1/embeddings", R"({"model":"tiny","input":"ab","dimensions":2})");

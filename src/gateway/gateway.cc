@@ -52,6 +52,7 @@ std::vector<Endpoint> all_endpoints() {
                      &proxy_endpoints,
                      &usage_endpoints,
                      &log_endpoints,
+                     &event_endpoints,
                      &web_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
     all.insert(all.end(), more.begin(), more.end());

@@ -16,18 +16,6 @@ namespace {
 /// at once fails with a status of its own.
 constexpr Duration kBeforeHead = 100ms;
 
-/// What was not done as asked, as a header: of one line, in ASCII.
-HttpFields warning_headers(const LiveRequests& live) {
-  constexpr std::size_t kWarningBytesMax = 1024;
-  std::string text;
-  for (const std::string& warning : live.job().params.warnings) {
-    text += (text.empty() ? "" : "; ") + warning;
-  }
-  text = api::shorten(text, kWarningBytesMax);
-  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text.empty() ? HttpFields() : HttpFields{{"x-heddle-warnings", text}};
-}
-
 /// Lets something happen. False when the client has gone.
 Task<bool> wait(HttpExchange& http, LiveRequests& live, Duration patience) {
   if (!http.gone()) {
@@ -58,7 +46,7 @@ Task<void> answer_whole(HttpExchange& http, LiveRequests& live, api::AnswerWrite
     }
   }
   HttpResponse response{.body = writer.whole(choices, live.usage()),
-                        .headers = warning_headers(live)};
+                        .headers = warning_headers(live.job().params.warnings)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
@@ -96,8 +84,8 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
   if (live.usage().completion_tokens == 0) {
     events += writer.waiting(live.waiting_for());
   }
-  const Result<void> begun =
-      co_await http.begin_stream(std::string(writer.content_type()), warning_headers(live));
+  const Result<void> begun = co_await http.begin_stream(
+      std::string(writer.content_type()), warning_headers(live.job().params.warnings));
   if (!begun) {
     co_return;
   }
@@ -134,6 +122,17 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
 }
 
 }  // namespace
+
+HttpFields warning_headers(const std::vector<std::string>& warnings) {
+  constexpr std::size_t kWarningBytesMax = 1024;
+  std::string text;
+  for (const std::string& warning : warnings) {
+    text += (text.empty() ? "" : "; ") + warning;
+  }
+  text = api::shorten(text, kWarningBytesMax);
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.empty() ? HttpFields() : HttpFields{{"x-heddle-warnings", text}};
+}
 
 Task<void> fail(HttpExchange& http, LiveRequests& live) {
   api::ApiError error = api::from_error(*live.inbox().error());

@@ -9,6 +9,9 @@
 
 namespace heddle::gateway {
 
+/// What was not done as asked, as a header of one line in ASCII; none where all was.
+[[nodiscard]] HttpFields warning_headers(const std::vector<std::string>& warnings);
+
 /// Lets the job run and its inbox hear when the client hangs up. `http` outlives `live`'s answer.
 void watch_and_start(HttpExchange& http, LiveRequests& live);
 /// Lets something happen. False when the client has gone.

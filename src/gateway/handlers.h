@@ -67,6 +67,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> usage_endpoints();
 /// What was logged, and what is being logged.
 [[nodiscard]] std::vector<Endpoint> log_endpoints();
+/// llama-swap's stream of events.
+[[nodiscard]] std::vector<Endpoint> event_endpoints();
 /// The page for browsers, under /ui/.
 [[nodiscard]] std::vector<Endpoint> web_endpoints();
 /// Health, version, metrics, devices, request traces, and the text at "/".

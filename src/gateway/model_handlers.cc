@@ -10,6 +10,7 @@
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
+#include "gateway/model_states.h"
 #include "gateway/model_verbs.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
@@ -19,72 +20,6 @@
 namespace heddle::gateway {
 
 namespace {
-
-/// The five names that clients of this ecosystem know; the finer state goes beside it.
-std::string_view state_name(core::Residency residency) {
-  switch (residency) {
-    case core::Residency::kAbsent:
-      return "unloaded";
-    case core::Residency::kLoading:
-      return "loading";
-    case core::Residency::kWarm:
-    case core::Residency::kServing:
-    case core::Residency::kDraining:
-      return "loaded";
-  }
-  return "unloaded";
-}
-
-/// The same of an external engine.
-std::string_view state_name(core::EngineState state) {
-  switch (state) {
-    case core::EngineState::kStarting:
-    case core::EngineState::kResuming:
-      return "loading";
-    case core::EngineState::kRunning:
-      return "loaded";
-    case core::EngineState::kSuspending:
-    case core::EngineState::kSuspended:
-      return "sleeping";
-    case core::EngineState::kStopped:
-    case core::EngineState::kStopping:
-      return "unloaded";
-  }
-  return "unloaded";
-}
-
-/// llama-swap's names of the states of processes.
-std::string_view process_state_name(core::Residency residency) {
-  switch (residency) {
-    case core::Residency::kAbsent:
-      return "stopped";
-    case core::Residency::kLoading:
-      return "starting";
-    case core::Residency::kWarm:
-    case core::Residency::kServing:
-      return "ready";
-    case core::Residency::kDraining:
-      return "stopping";
-  }
-  return "stopped";
-}
-
-std::string_view process_state_name(core::EngineState state) {
-  switch (state) {
-    case core::EngineState::kStarting:
-    case core::EngineState::kResuming:
-      return "starting";
-    case core::EngineState::kRunning:
-      return "ready";
-    case core::EngineState::kSuspending:
-    case core::EngineState::kStopping:
-      return "stopping";
-    case core::EngineState::kSuspended:
-    case core::EngineState::kStopped:
-      return "stopped";
-  }
-  return "stopped";
-}
 
 /// The engine of a model; nothing where it has none, or none was ever started.
 std::optional<core::EngineStatus> engine_of(const Context& context, ModelId model) {

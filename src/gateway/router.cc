@@ -81,8 +81,8 @@ std::optional<std::size_t> find_route(const std::vector<Route>& routes,
 std::string meant_path(const std::vector<Route>& routes,
                        std::string_view method,
                        std::string_view path) {
-  if (find_route(routes, method, path)) {
-    return "";
+  if (!allowed_methods(routes, path).empty()) {
+    return "";  // It exists, if with another method.
   }
   std::string_view bare = path;
   while (bare.size() > 1 && bare.ends_with('/')) {

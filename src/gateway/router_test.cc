@@ -44,6 +44,7 @@ TEST(Router, PathsThatAreMeantAreFound) {
   EXPECT_EQ(meant_path(kRoutes, "POST", "/chat/completions/"), "/v1/chat/completions");
   EXPECT_EQ(meant_path(kRoutes, "GET", "/models/a/b"), "/v1/models/a/b");
   EXPECT_EQ(meant_path(kRoutes, "POST", "/api/models/unload/"), "") << "it would unload all";
+  EXPECT_EQ(meant_path(kRoutes, "GET", "/api/models/unload"), "") << "another method is right";
   EXPECT_EQ(meant_path(kRoutes, "GET", "/"), "");
   EXPECT_EQ(meant_path(kRoutes, "GET", "/nothing"), "");
 }
