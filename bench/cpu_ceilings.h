@@ -162,10 +162,11 @@ inline std::vector<int> cores_from(const char* list) {
   return cores;
 }
 
-/// Takes "bfloat16" or "int8", if that is the first argument, off the arguments; bfloat16
-/// otherwise.
+/// Takes "bfloat16", "int8" or a type of blocks ("Q4_1"), if that is the first argument, off the
+/// arguments; bfloat16 otherwise.
 inline spec::DType dtype_from(int& argc, char**& argv) {
-  for (const spec::DType dtype : {spec::DType::kBf16, spec::DType::kI8}) {
+  using enum spec::DType;
+  for (const spec::DType dtype : {kBf16, kI8, kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K}) {
     if (argc > 1 && spec::dtype_name(dtype) == argv[1]) {
       --argc;
       ++argv;

@@ -4,7 +4,8 @@
 //   in memory   one thread a core without waiting for each other, in turns with a loop that only
 //               reads; of each the pace that four of ten pieces reached
 //
-//   cpu_kernels [bfloat16|int8] [CORE,CORE,...]     (default: all cores that this process may use)
+//   cpu_kernels [bfloat16|int8|Q8_0|Q4_0|...] [CORE,CORE,...]     (default: all cores that this
+//   process may use)
 //
 // Other processes hardly disturb either as long as they leave some pieces alone. They do disturb
 // cpu_linear, which measures what a whole product takes. HEDDLE_SIMD names the set.
@@ -18,6 +19,7 @@
 
 #include "bench/cpu_ceilings.h"
 #include "ops/cpu/simd/kernels.h"
+#include "spec/block_panels.h"
 
 #include <sched.h>
 
@@ -43,11 +45,10 @@ void stay_on(int core) {
 class Product {
  public:
   explicit Product(spec::DType dtype)
-      : int8_(dtype == spec::DType::kI8),
-        kernel_(int8_ ? simd_kernels().linear_int8 : simd_kernels().linear_bf16) {}
+      : dtype_(dtype), int8_(dtype == spec::DType::kI8), kernel_(kernel_of(dtype)) {}
 
   [[nodiscard]] std::int64_t row_bytes(std::int64_t inputs) const {
-    return int8_ ? inputs : 2 * inputs;
+    return spec::row_bytes(dtype_, inputs);
   }
 
   void pack(std::int64_t tokens, std::int64_t inputs) {
@@ -79,6 +80,15 @@ class Product {
   }
 
  private:
+  static LinearKernel kernel_of(spec::DType dtype) {
+    const SimdKernels& set = simd_kernels();
+    if (spec::is_blocks(dtype)) {
+      return set.linear_blocks[static_cast<int>(dtype) - static_cast<int>(spec::DType::kQ80)];
+    }
+    return dtype == spec::DType::kI8 ? set.linear_int8 : set.linear_bf16;
+  }
+
+  spec::DType dtype_;
   bool int8_;
   LinearKernel kernel_;
   Memory x_{kTokensMax * kInputsMax * 2};
@@ -139,7 +149,6 @@ constexpr std::size_t kKinds = std::size(kTokenCounts);
 std::vector<double> paces(spec::DType dtype, std::int64_t inputs) {
   Product product(dtype);
   Memory memory(kPieces * kPieceBytes);
-  product.pack(kTokenCounts[kKinds - 1], inputs);
   const std::int64_t rows = kPieceBytes / product.row_bytes(inputs) / 16 * 16;
   const std::int64_t bytes = rows * product.row_bytes(inputs);
   std::vector<std::vector<double>> took(kKinds);
@@ -148,6 +157,7 @@ std::vector<double> paces(spec::DType dtype, std::int64_t inputs) {
     for (std::size_t kind = 0; kind < kKinds; ++kind) {
       at = (at + 37) % kPieces;
       std::byte* piece = memory.data() + at * kPieceBytes;
+      product.pack(kTokenCounts[kind], inputs);
       took[kind].push_back(seconds_of([&] {
         if (kTokenCounts[kind] == 0) {
           read_all(piece, 0, bytes);

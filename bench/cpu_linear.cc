@@ -4,7 +4,8 @@
 //   dot       a loop that only multiplies, in registers: the ceiling of prefill
 //   oneDNN    the same product by a library that is good at it, one thread a slice
 //
-//   cpu_linear [bfloat16|int8] [CORE,CORE,...]     (default: all cores that this process may use)
+//   cpu_linear [bfloat16|int8|Q8_0|Q4_0|...] [CORE,CORE,...]     (default: all cores that this
+//   process may use)
 //
 // oneDNN's products are those of bfloat16.
 //
@@ -21,6 +22,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 #include "ops/linear.h"
+#include "spec/block_panels.h"
 
 namespace heddle {
 namespace {
@@ -65,7 +67,8 @@ class Bench {
   /// only reads.
   void decode() {
     constexpr std::int64_t kInputs = 2048;
-    const std::int64_t outputs = kPieceBytes / kInputs / ops::dtype_size(dtype_);
+    const std::int64_t outputs = kPieceBytes / spec::row_bytes(dtype_, kInputs) / 16 * 16;
+    const std::int64_t bytes = outputs * spec::row_bytes(dtype_, kInputs);
     double alone = 0.0;
     for (const std::int64_t tokens : {1, 2, 4, 8, 16}) {
       std::vector<double> reading;
@@ -86,8 +89,9 @@ class Bench {
           "tokens "
           "of 1\n",
           static_cast<long long>(tokens),
-          kPieceBytes / 1e9 / seconds,
-          100.0 * median(reading) / seconds,
+          static_cast<double>(bytes) / 1e9 / seconds,
+          100.0 * static_cast<double>(bytes) / static_cast<double>(kPieceBytes) * median(reading) /
+              seconds,
           kPieceBytes / 1e9 / median(reading),
           alone / seconds * static_cast<double>(tokens));
     }

@@ -5,9 +5,10 @@
 //             the ceiling of prefill
 //   read      a loop that only reads as many bytes as the weights have: the ceiling of decode
 //
-//   cpu_model [bfloat16|int8] [CORE,CORE,...]     (default: all cores that this process may use)
+//   cpu_model [bfloat16|int8|Q8_0|Q4_0|...] [CORE,CORE,...]     (default: all cores that this
+//   process may use)
 //
-// The products that int8 is held against are those of bfloat16.
+// The products that int8 and blocks are held against are those of bfloat16.
 //
 // Ceilings and engine are measured in turns, and the best of all rounds counts for each: on a
 // shared machine no long stretch is quiet.
@@ -31,6 +32,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 #include "ops/linear.h"
+#include "spec/block_panels.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
 
@@ -48,20 +50,24 @@ constexpr memory::OwnerId kWeightsLease{1};
 constexpr memory::OwnerId kKvLease{2};
 constexpr ModelId kModel{1};
 
-/// What tools/random_model.py makes.
-spec::ModelSpec llama_1b() {
-  return {.hidden = 2048,
-          .layers = 16,
-          .heads = 32,
-          .kv_heads = 8,
-          .head_dim = 64,
-          .intermediate = 8192,
-          .vocab = 32000,
-          .max_position = 8192,
-          .rms_eps = 1e-5,
-          .rope_theta = 500000.0,
-          .tied_embeddings = true,
-          .window = std::vector<std::int64_t>(16, 0)};
+/// What tools/random_model.py makes; with matrices of those blocks, if they are.
+spec::ModelSpec llama_1b(spec::DType dtype) {
+  spec::ModelSpec model{.hidden = 2048,
+                        .layers = 16,
+                        .heads = 32,
+                        .kv_heads = 8,
+                        .head_dim = 64,
+                        .intermediate = 8192,
+                        .vocab = 32000,
+                        .max_position = 8192,
+                        .rms_eps = 1e-5,
+                        .rope_theta = 500000.0,
+                        .tied_embeddings = true,
+                        .window = std::vector<std::int64_t>(16, 0)};
+  if (spec::is_blocks(dtype)) {
+    model.formats.assign(spec::format_count(model.layers), dtype);
+  }
+  return model;
 }
 
 /// Fills a tensor: matrices with small random numbers, norms with ones, scales with what makes int8
@@ -73,6 +79,12 @@ void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
   if (tensor.dtype == spec::DType::kF32) {
     std::fill_n(
         reinterpret_cast<float*>(data), count, tensor.sources.empty() ? kLargest / 127.0F : 1.0F);
+    return;
+  }
+  if (spec::is_blocks(tensor.dtype)) {
+    for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
+      data[i] = static_cast<std::byte>(rng.next() >> 59U);  // So that float16 is small.
+    }
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
@@ -89,7 +101,8 @@ void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
 class Bench {
  public:
   Bench(spec::DType dtype, const std::vector<int>& cores)
-      : layout_(store::plan_image(model_, dtype)),
+      : model_(llama_1b(dtype)),
+        layout_(store::plan_image(model_, spec::is_blocks(dtype) ? spec::DType::kStored : dtype)),
         device_(make_arena(), {.cores = cores}),
         pool_(device_, all_pages()),
         window_(make_window()),
@@ -256,13 +269,16 @@ class Bench {
       batched.take([&] { step(together); });
     }
     report("decode of a token", alone, "reading alone", reading);
-    std::printf("%lld sequences together %7.1f ms: %5.2f times the tokens of one\n",
-                static_cast<long long>(kTogether),
-                1e3 * batched.seconds,
-                static_cast<double>(kTogether) * alone.seconds / batched.seconds);
+    std::printf(
+        "%lld sequences together %7.1f ms: %5.2f times the tokens of one; by processor time "
+        "%5.2f\n",
+        static_cast<long long>(kTogether),
+        1e3 * batched.seconds,
+        static_cast<double>(kTogether) * alone.seconds / batched.seconds,
+        static_cast<double>(kTogether) * alone.cpu_seconds / batched.cpu_seconds);
   }
 
-  spec::ModelSpec model_ = llama_1b();
+  spec::ModelSpec model_;
   store::ImageLayout layout_;
   device::CpuDevice device_;
   memory::PagePool pool_;

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   HEDDLE_CHECK(model->heads % model->kv_heads == 0 && model->head_dim % 2 == 0);
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8, DType::kStored}) {
     const auto needs = heddle::spec::memory_needs(*model, dtype);
     const auto image = heddle::store::plan_image(*model, dtype);
     HEDDLE_CHECK(needs.weights <= image.bytes);

@@ -88,6 +88,9 @@ Result<std::vector<HostModel>> host_models(const Opened& opened,
                                            const std::vector<spec::ModelSpec>& specs,
                                            spec::DType dtype,
                                            const HostGeometry& geometry) {
+  if (dtype == spec::DType::kStored && opened.checkpoint.config.model.formats.empty()) {
+    dtype = spec::DType::kBf16;
+  }
   std::vector<HostModel> models;
   for (const spec::ModelSpec& part : specs) {
     HostModel& model = models.emplace_back();

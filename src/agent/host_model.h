@@ -43,7 +43,7 @@ struct HostGeometry {
 /// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)
 /// and reads its configuration and the headers of its tensors: files, so not on the loop. Errors
 /// as store::find_model and store::Checkpoint::open; kInvalidArgument where a page cannot hold its
-/// KV. `id` and `name` are the caller's to set.
+/// KV. kStored is bfloat16 where the model has no blocks. `id` and `name` are the caller's to set.
 Result<HostModel> open_host_model(const std::string& source,
                                   const std::filesystem::path& base,
                                   spec::DType dtype,

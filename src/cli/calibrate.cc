@@ -9,6 +9,7 @@
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "config/blocks.h"
 #include "config/config.h"
 #include "lab/calibration.h"
 #include "lab/checkpoint_times.h"
@@ -62,7 +63,7 @@ Result<lab::CalibrationOptions> options_of(const config::Config& config,
                                  .pace_step = device->pace.step,
                                  .pace_token = device->pace.token,
                                  .directory = *directory,
-                                 .dtype = model->dtype};
+                                 .dtype = config::image_dtype(config, *model)};
 }
 
 /// The worker of a CPU device runs on its cores alone.

@@ -61,7 +61,8 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
       made.notes.push_back(file + ": " + model.id + " is left out: " + spec.error().message);
       continue;
     }
-    if (model.dtype != spec::DType::kBf16) {
+    const bool stored = model.dtype == spec::DType::kStored;
+    if (stored ? model.path.ends_with(".gguf") : model.dtype != spec::DType::kBf16) {
       made.notes.push_back(file + ": " + model.id + ": its weights are counted with 16 bits each");
     }
     made.rules.push_back({.label = model.id, .spec = *spec});

@@ -135,7 +135,8 @@ struct PlannerConfig {
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
-  spec::DType dtype = spec::DType::kBf16;  ///< kBf16, kF32 or kI8.
+  /// kStored, kBf16, kF32 or kI8; of the first, image_dtype() (blocks.h) says what images have.
+  spec::DType dtype = spec::DType::kStored;
   std::vector<std::string> aliases{};
   std::string name{};           ///< For people.
   std::string description{};    ///< For people.

@@ -93,7 +93,7 @@ TEST(Config, ReadsAWholeFile) {
   EXPECT_EQ(adder.reasoning_parser, ReasoningParser::kAuto);
   EXPECT_EQ(adder.ttl, 300s);
   EXPECT_EQ(config->models[1].id, "org/name:8b");
-  EXPECT_EQ(config->models[1].dtype, spec::DType::kBf16);
+  EXPECT_EQ(config->models[1].dtype, spec::DType::kStored);
   EXPECT_EQ(config->models[1].concurrency_limit, 3);
   EXPECT_EQ(config->models[1].slo.ttft, 2s);
   EXPECT_EQ(config->models[1].slo.tpot, 80ms);
@@ -164,7 +164,8 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"models: {a: {}}", "models.a.path: is missing"},
       {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
-      {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32, int8"},
+      {"models: {a: {path: x, dtype: float7}}",
+       "\"float7\" is not one of stored, bfloat16, float32, int8"},
       {"planner: {queue: fast}", "\"fast\" is not one of deadline, arrival"},
       {"models: {a: {path: x, batch: 0}}", "models.a.batch: \"0\""},
       {"planner: {policy: best}",

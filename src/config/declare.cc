@@ -225,11 +225,18 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.require_one({"path", "cmd", "proxy", "container"},
                 "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
                 "proxy or container");
-  constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
+  constexpr std::array kDTypes{
+      spec::DType::kStored, spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
   f.choice(
-      {"dtype", "Type of weights, KV cache and activations; int8 is of weights, over bfloat16."},
-      {spec::dtype_name(kDTypes[0]), spec::dtype_name(kDTypes[1]), spec::dtype_name(kDTypes[2])},
+      {"dtype",
+       "Type of weights, KV cache and activations; int8 is of weights, over bfloat16. stored is "
+       "bfloat16 too, but for the blocks of a GGUF file, which are computed with as they are where "
+       "all devices are CPUs."},
+      {spec::dtype_name(kDTypes[0]),
+       spec::dtype_name(kDTypes[1]),
+       spec::dtype_name(kDTypes[2]),
+       spec::dtype_name(kDTypes[3])},
       dtype);
   model.dtype = kDTypes[dtype];
   f.texts({"aliases", "Further names of the model."}, model.aliases);

@@ -25,7 +25,7 @@ TEST(Schema, NamesTheKeysWithTheirTypesAndWhatIsRequired) {
   EXPECT_EQ(model["anyOf"][0]["required"], nlohmann::json::array({"path"}));
   EXPECT_EQ(model["anyOf"].size(), 4U);
   EXPECT_EQ(model["properties"]["pin"]["$ref"], "#/$defs/flag");
-  EXPECT_EQ(model["properties"]["dtype"]["default"], "bfloat16");
+  EXPECT_EQ(model["properties"]["dtype"]["default"], "stored");
   EXPECT_EQ(model["properties"]["cmd"]["$ref"], "#/$defs/texts");
   EXPECT_TRUE(schema["properties"].contains("captureBuffer")) << "known, though without effect";
   EXPECT_TRUE(schema["$defs"].contains("bytes"));

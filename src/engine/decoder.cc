@@ -174,6 +174,26 @@ void Decoder::attend_with_guests(ops::OpContext& context,
   ops::attention(context, home);
 }
 
+namespace {
+
+/// A product whose matrix is in parts, of which each gives its columns. Only a matrix of one part
+/// has scales.
+void linear_parts(ops::OpContext& context, const MatrixParts& parts, const ops::LinearArgs& args) {
+  std::int64_t row = 0;
+  for (const ops::ConstTensorRef& part : parts) {
+    ops::LinearArgs some = args;
+    some.weight = part;
+    some.out = ops::columns_of(args.out, row, part.shape[0]);
+    if (args.bias.present()) {
+      some.bias = ops::vector_of(args.bias.as<float>() + row, part.shape[0]);
+    }
+    ops::linear(context, some);
+    row += part.shape[0];
+  }
+}
+
+}  // namespace
+
 /// hidden += out(attention(rope(qk_norm(qkv(norm(hidden))))))
 void Decoder::attend(ops::OpContext& context,
                      std::int64_t layer,
@@ -191,8 +211,7 @@ void Decoder::attend(ops::OpContext& context,
   const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
 
   ops::rms_norm(context, {.x = hidden, .weight = w.input_norm, .out = normed, .eps = eps});
-  ops::linear(context,
-              {.x = normed, .weight = w.qkv, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
+  linear_parts(context, w.qkv, {.x = normed, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
   if (model_.qk_norm) {
     ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
     ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
@@ -242,12 +261,9 @@ void Decoder::feed_forward(ops::OpContext& context,
                  .weight = w.post_norm,
                  .out = normed,
                  .eps = static_cast<float>(model_.rms_eps)});
-  ops::linear(context,
-              {.x = normed,
-               .weight = w.gate_up,
-               .scale = w.gate_up_scale,
-               .bias = w.gate_up_bias,
-               .out = gate_up});
+  linear_parts(context,
+               w.gate_up,
+               {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
   ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
   ops::linear(context,
               {.x = gated,

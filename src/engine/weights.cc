@@ -17,50 +17,62 @@ class Binder {
  public:
   Binder(const store::ImageLayout& layout, const std::byte* window) : window_(window) {
     for (const store::ImageTensor& tensor : layout.tensors) {
-      tensors_[{tensor.role, tensor.layer}] = &tensor;
+      tensors_[{tensor.role, tensor.layer}].push_back(&tensor);
     }
   }
 
   ConstTensorRef vector(Role role, std::int64_t layer, std::int64_t n) {
-    const auto* tensor = find(role, layer, n, 1);
-    return tensor == nullptr ? ConstTensorRef{}
-                             : ops::tensor_1d(window_ + tensor->offset, tensor->dtype, n);
+    const Found tensors = find(role, layer, n, 1);
+    return tensors.size() != 1 ? ConstTensorRef{}
+                               : ops::tensor_1d(window_ + tensors[0]->offset, tensors[0]->dtype, n);
   }
   ConstTensorRef vector_if(bool present, Role role, std::int64_t layer, std::int64_t n) {
     return present ? vector(role, layer, n) : ConstTensorRef{};
   }
+  MatrixParts parts(Role role, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
+    MatrixParts parts;
+    for (const store::ImageTensor* tensor : find(role, layer, rows, columns)) {
+      parts.push_back(
+          ops::tensor_2d(window_ + tensor->offset, tensor->dtype, tensor->rows, tensor->columns));
+    }
+    return parts;
+  }
   ConstTensorRef matrix(Role role, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
-    const auto* tensor = find(role, layer, rows, columns);
-    return tensor == nullptr
-               ? ConstTensorRef{}
-               : ops::tensor_2d(window_ + tensor->offset, tensor->dtype, rows, columns);
+    const MatrixParts all = parts(role, layer, rows, columns);
+    return all.size() == 1 ? all.front() : ConstTensorRef{};
   }
 
   [[nodiscard]] const std::string& complaint() const { return complaint_; }
 
  private:
-  const store::ImageTensor* find(Role role,
-                                 std::int64_t layer,
-                                 std::int64_t rows,
-                                 std::int64_t columns) {
+  using Found = std::vector<const store::ImageTensor*>;
+
+  /// The tensors of a role, which have so many rows together; none, and a complaint, where they
+  /// have not.
+  Found find(Role role, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
     const auto found = tensors_.find({role, layer});
-    if (found != tensors_.end() && found->second->rows == rows &&
-        found->second->columns == columns) {
+    std::int64_t there = 0;
+    std::int64_t wide = columns;
+    for (const store::ImageTensor* tensor : found == tensors_.end() ? Found{} : found->second) {
+      there += tensor->rows;
+      wide = tensor->columns == columns ? wide : tensor->columns;
+    }
+    if (there == rows && wide == columns) {
       return found->second;
     }
     if (complaint_.empty()) {
       complaint_ = "bind weights: role " + std::to_string(static_cast<int>(role)) + " of layer " +
                    std::to_string(layer) + " should be [" + std::to_string(rows) + ", " +
                    std::to_string(columns) + "], the image has ";
-      complaint_ += found == tensors_.end() ? "none"
-                                            : "[" + std::to_string(found->second->rows) + ", " +
-                                                  std::to_string(found->second->columns) + "]";
+      complaint_ += found == tensors_.end()
+                        ? "none"
+                        : "[" + std::to_string(there) + ", " + std::to_string(wide) + "]";
     }
-    return nullptr;
+    return {};
   }
 
   const std::byte* window_;
-  std::map<std::pair<Role, std::int64_t>, const store::ImageTensor*> tensors_{};
+  std::map<std::pair<Role, std::int64_t>, Found> tensors_{};
   std::string complaint_{};
 };
 
@@ -74,7 +86,7 @@ LayerWeights bind_layer(Binder& binder,
   const bool adds = spec::adds_once(model.shard);
   LayerWeights w;
   w.input_norm = binder.vector(Role::kInputNorm, layer, hidden);
-  w.qkv = binder.matrix(Role::kQkv, layer, qkv, hidden);
+  w.qkv = binder.parts(Role::kQkv, layer, qkv, hidden);
   w.qkv_scale = binder.vector_if(scaled, Role::kQkvScale, layer, qkv);
   w.qkv_bias = binder.vector_if(model.qkv_bias, Role::kQkvBias, layer, qkv);
   w.q_norm = binder.vector_if(model.qk_norm, Role::kQNorm, layer, model.head_dim);
@@ -83,7 +95,7 @@ LayerWeights bind_layer(Binder& binder,
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
   w.post_norm = binder.vector(Role::kPostNorm, layer, hidden);
-  w.gate_up = binder.matrix(Role::kGateUp, layer, gate_up, hidden);
+  w.gate_up = binder.parts(Role::kGateUp, layer, gate_up, hidden);
   w.gate_up_scale = binder.vector_if(scaled, Role::kGateUpScale, layer, gate_up);
   w.gate_up_bias = binder.vector_if(model.mlp_bias, Role::kGateUpBias, layer, gate_up);
   w.down = binder.matrix(Role::kDown, layer, hidden, model.intermediate);

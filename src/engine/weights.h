@@ -12,11 +12,15 @@ namespace heddle::engine {
 
 using ops::ConstTensorRef;
 
+/// A matrix whose rows may be of several types, as files with blocks have them: one after the
+/// other.
+using MatrixParts = std::vector<ConstTensorRef>;
+
 /// The weights of one layer, where they lie in the window. Absent ones have no data. Of a shard
 /// heads, kv_heads and intermediate are its own; out_bias and down_bias has the first alone.
 struct LayerWeights {
   ConstTensorRef input_norm{};  ///< [hidden]
-  ConstTensorRef qkv{};         ///< [(heads + 2 kv_heads) head_dim, hidden]
+  MatrixParts qkv{};            ///< [(heads + 2 kv_heads) head_dim, hidden]
   ConstTensorRef qkv_scale{};   ///< By row, where `qkv` is int8; absent otherwise, as the others.
   ConstTensorRef qkv_bias{};    ///< Absent without spec.qkv_bias.
   ConstTensorRef q_norm{};      ///< [head_dim]; absent without spec.qk_norm, like k_norm.
@@ -25,7 +29,7 @@ struct LayerWeights {
   ConstTensorRef out_scale{};
   ConstTensorRef out_bias{};
   ConstTensorRef post_norm{};  ///< [hidden]
-  ConstTensorRef gate_up{};    ///< [2 intermediate, hidden]
+  MatrixParts gate_up{};       ///< [2 intermediate, hidden]
   ConstTensorRef gate_up_scale{};
   ConstTensorRef gate_up_bias{};
   ConstTensorRef down{};  ///< [hidden, intermediate]

@@ -40,7 +40,7 @@ TEST_F(WeightsTest, Int8HasAScaleByRow) {
   ASSERT_TRUE(weights);
   EXPECT_EQ(weights->layers[1].down.dtype, spec::DType::kI8);
   EXPECT_EQ(weights->layers[1].down_scale.shape[0], tied.hidden);
-  EXPECT_EQ(weights->layers[0].qkv_scale.shape[0], weights->layers[0].qkv.shape[0]);
+  EXPECT_EQ(weights->layers[0].qkv_scale.shape[0], weights->layers[0].qkv.front().shape[0]);
   EXPECT_EQ(weights->head.dtype, spec::DType::kBf16);  // Embeddings are looked up.
   EXPECT_FALSE(weights->head_scale.present());
 

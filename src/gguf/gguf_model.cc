@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "gguf/metadata_fields.h"
+#include "spec/block_panels.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gguf {
@@ -377,6 +379,38 @@ class ConfigWriter {
   std::int64_t head_dim_ = 0;
 };
 
+/// ModelSpec::formats of a model of so many layers. A tensor that is missing is somebody else's to
+/// complain of.
+std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
+  using spec::Matrix;
+  constexpr std::array kNames = {std::pair{Matrix::kQ, "attn_q"},
+                                 std::pair{Matrix::kK, "attn_k"},
+                                 std::pair{Matrix::kV, "attn_v"},
+                                 std::pair{Matrix::kOut, "attn_output"},
+                                 std::pair{Matrix::kGate, "ffn_gate"},
+                                 std::pair{Matrix::kUp, "ffn_up"},
+                                 std::pair{Matrix::kDown, "ffn_down"}};
+  std::map<std::string_view, spec::DType> types;
+  for (const Tensor& tensor : file.tensors) {
+    types.emplace(tensor.name, matrix_format(tensor.type));
+  }
+  const auto type_of = [&types](const std::string& name) {
+    const auto found = types.find(name);
+    return found == types.end() ? spec::DType::kBf16 : found->second;
+  };
+  std::vector<spec::DType> formats(spec::format_count(layers), spec::DType::kBf16);
+  formats[spec::format_index(Matrix::kEmbedding, 0)] = type_of("token_embd.weight");
+  formats[spec::format_index(Matrix::kHead, 0)] = type_of("output.weight");
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for (const auto& [matrix, name] : kNames) {
+      formats[spec::format_index(matrix, layer)] =
+          type_of(fmt::format("blk.{}.{}.weight", layer, name));
+    }
+  }
+  const bool any = std::ranges::any_of(formats, spec::is_blocks);
+  return any ? formats : std::vector<spec::DType>{};
+}
+
 }  // namespace
 
 Result<std::string> config_json(const GgufFile& file) {
@@ -408,12 +442,39 @@ std::string generation_config_json(const GgufFile& file) {
   return std::move(json).take();
 }
 
+spec::DType matrix_format(BlockType type) {
+  switch (type) {
+    case BlockType::kQ80:
+      return spec::DType::kQ80;
+    case BlockType::kQ40:
+      return spec::DType::kQ40;
+    case BlockType::kQ41:
+      return spec::DType::kQ41;
+    case BlockType::kQ50:
+      return spec::DType::kQ50;
+    case BlockType::kQ51:
+      return spec::DType::kQ51;
+    case BlockType::kQ4K:
+      return spec::DType::kQ4K;
+    case BlockType::kQ5K:
+      return spec::DType::kQ5K;
+    case BlockType::kQ6K:
+      return spec::DType::kQ6K;
+    default:
+      return spec::DType::kBf16;
+  }
+}
+
 Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   const Result<std::string> json = config_json(file);
   if (!json) {
     return json.error();
   }
-  return spec::parse_model_config(*json, file.name + " (as config.json)");
+  auto model = spec::parse_model_config(*json, file.name + " (as config.json)");
+  if (model) {
+    model->formats = formats_of(file, model->layers);
+  }
+  return model;
 }
 
 Result<spec::GenerationDefaults> generation_defaults(const GgufFile& file, std::int64_t vocab) {

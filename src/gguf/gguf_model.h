@@ -5,8 +5,10 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "gguf/blocks.h"
 #include "gguf/gguf_file.h"
 #include "spec/config_json.h"
+#include "spec/dtype.h"
 #include "spec/model_spec.h"
 
 namespace heddle::gguf {
@@ -31,7 +33,12 @@ namespace heddle::gguf {
 /// temperature 0.8, top_k 40, top_p 0.95, min_p 0.05.
 [[nodiscard]] std::string generation_config_json(const GgufFile& file);
 
-/// The model of config_json(), read by spec::parse_model_config.
+/// The type of blocks as images have it (spec/block_panels.h); kBf16 for what images have as plain
+/// numbers only.
+[[nodiscard]] spec::DType matrix_format(BlockType type);
+
+/// The model of config_json(), read by spec::parse_model_config, with its formats where a matrix
+/// has blocks.
 [[nodiscard]] Result<spec::ModelSpec> model_spec(const GgufFile& file);
 /// The suggestions of generation_config_json(), read by spec::parse_generation_config.
 [[nodiscard]] Result<spec::GenerationDefaults> generation_defaults(const GgufFile& file,

@@ -94,6 +94,7 @@ class TestGguf {
   std::uint64_t tensors_more = 0;  ///< How many too many the header says there are,
   std::uint64_t keys_more = 0;     ///< likewise.
 
+  [[nodiscard]] const std::vector<Info>& tensors() const { return tensors_; }
   [[nodiscard]] std::string bytes() const {
     std::string head = "GGUF" + raw(version) + raw(tensors_.size() + tensors_more) +
                        raw(key_count_ + keys_more) + keys_;

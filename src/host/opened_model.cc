@@ -25,12 +25,12 @@ void open_files(const std::string& directory,
                 const agent::HostGeometry& geometry,
                 OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
-  opened.ranks =
-      model.pipeline_parallel > 1
-          ? agent::open_host_stages(
-                directory, config.directory, model.dtype, geometry, model.pipeline_parallel)
-          : agent::open_host_shards(
-                directory, config.directory, model.dtype, geometry, model.tensor_parallel);
+  const spec::DType dtype = config::image_dtype(config, model);
+  opened.ranks = model.pipeline_parallel > 1
+                     ? agent::open_host_stages(
+                           directory, config.directory, dtype, geometry, model.pipeline_parallel)
+                     : agent::open_host_shards(
+                           directory, config.directory, dtype, geometry, model.tensor_parallel);
   if (!opened.ranks) {
     return;
   }
@@ -73,7 +73,8 @@ void open_cuts(const std::string& directory,
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
-    auto cut = agent::open_host_stages(directory, config.directory, model.dtype, geometry, stages);
+    auto cut = agent::open_host_stages(
+        directory, config.directory, config::image_dtype(config, model), geometry, stages);
     if (!cut) {
       return;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/host_model.h"
+#include "config/blocks.h"
 #include "host/opened_model.h"
 
 namespace heddle::lab {
@@ -28,12 +29,13 @@ Result<Constants> measure_constants(const LabFile& lab,
   const std::vector<std::string> names = model_names(lab);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const config::ModelConfig& model = model_called(config, names[i]);
-    const auto key = std::pair(model.path, model.dtype);
+    const spec::DType dtype = config::image_dtype(config, model);
+    const auto key = std::pair(model.path, dtype);
     if (!known.contains(key)) {
       const Result<agent::HostModel> host =
           agent::open_host_model(model.path,
                                  config.directory,
-                                 model.dtype,
+                                 dtype,
                                  {.page_bytes = device.page, .max_batch_tokens = batch_tokens});
       if (!host) {
         return host.error();
@@ -47,7 +49,7 @@ Result<Constants> measure_constants(const LabFile& lab,
                      .page_bytes = device.page,
                      .load_bandwidth = device.load_bandwidth,
                      .directory = host->directory.string(),
-                     .dtype = model.dtype},
+                     .dtype = dtype},
                     [&](double part) {
                       progress((static_cast<double>(i) + part) / static_cast<double>(names.size()));
                     });

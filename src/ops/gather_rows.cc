@@ -5,7 +5,10 @@
 namespace heddle::ops {
 
 void gather_rows(OpContext& context, const GatherRowsArgs& args) {
-  check_weight(args.table);
+  check_matrix(args.table);
+  if (!spec::is_blocks(args.table.dtype)) {
+    check_floating(args.table.dtype);
+  }
   const std::int64_t n = args.rows.shape[0];
   check_vector(args.rows, DType::kI32, n);
   check_f32_rows(args.out, n, args.table.shape[1]);

@@ -8,7 +8,7 @@ void linear(OpContext& context, const LinearArgs& args) {
   check_matrix(args.weight);
   const bool int8 = args.weight.dtype == DType::kI8;
   HEDDLE_CHECK(int8 == args.scale.present());
-  if (!int8) {
+  if (!int8 && !spec::is_blocks(args.weight.dtype)) {
     check_floating(args.weight.dtype);
   }
   const std::int64_t tokens = args.x.shape[0];

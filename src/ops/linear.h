@@ -6,8 +6,11 @@
 namespace heddle::ops {
 
 struct LinearArgs {
-  ConstTensorRef x{};         ///< [tokens, inputs], of the type of `weight`; bf16 with int8.
-  ConstTensorRef weight{};    ///< f32, bf16 or int8 [outputs, inputs], contiguous.
+  /// [tokens, inputs], of the type of `weight`; bf16 with int8 and blocks.
+  ConstTensorRef x{};
+  /// f32, bf16 or int8 [outputs, inputs], contiguous; or blocks in panels (spec/block_panels.h), on
+  /// CPUs.
+  ConstTensorRef weight{};
   ConstTensorRef scale{};     ///< f32 [outputs] with int8, and only then.
   ConstTensorRef bias{};      ///< f32 [outputs], or absent.
   ConstTensorRef residual{};  ///< f32 [tokens, outputs], or absent. May be `out`.
@@ -29,6 +32,19 @@ struct LinearArgs {
 /// the same bits on every device. (CUDA: at most 65792 inputs, so that 32 bits hold what is
 /// summed.) Within scale 2^-15 max_i |x[t][i]| sum_i |weight[o][i]| (plus rounding) of the exact
 /// value. A token with a number that is not finite gives none that is.
+///
+/// Blocks: the numbers of a token are first rounded, 32 at a time, to multiples of s = max |x| /
+/// 127 of those. The sum over 32 inputs (Q6_K: 16) of products of integers is exact; times s and
+/// the block's scale, a float, it is added in the order of inputs by one fused multiply-add. Then,
+/// where the type has minima, s times the sum of integers times the minimum is added likewise. So
+/// the bits are the same for every number of tokens and threads and every set of instructions.
+/// With w_i = d_b v_i + m_b for weight i of block b, q_i for the integer of x_i, and
+///
+///     e = sum_b s_b (1 + 2^-14) / 2 sum_{i in b} |w_i|
+///     r = sum_b s_b sum_{i in b} |q_i| (|d_b v_i| + |m_b|)
+///
+/// it is within e + (inputs / 16 + 4) 2^-24 r of the exact value: e is what rounding x costs. Where
+/// all 32 are below 1e-30 they count as zero. If one of them is not finite, no output is.
 ///
 /// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);

@@ -63,6 +63,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(21, "eos", x.eos);
   v(22, "shard", x.shard);
   v(23, "stage", x.stage);
+  v(24, "formats", x.formats);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

@@ -41,6 +41,7 @@ spec::ModelSpec every_field_set() {
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
           .eos = {13, 14},
+          .formats = {spec::DType::kQ6K, spec::DType::kBf16},
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }
@@ -99,6 +100,7 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(rope(got), rope(sent));
   EXPECT_EQ(got.shard, sent.shard);
   EXPECT_EQ(got.stage, sent.stage);
+  EXPECT_EQ(got.formats, sent.formats);
 }
 
 TEST(LinkFields, RefusesAShardThatCannotBe) {

@@ -6,22 +6,47 @@
 
 namespace heddle::spec {
 
-/// Element types that weights, KV blocks and activations may have; kI8 weights only, each row with
-/// a float32 scale.
-enum class DType : std::uint8_t { kF32, kF16, kBf16, kI32, kI8 };
+/// Element types that weights, KV blocks and activations may have. kI8 is of weights only, each row
+/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h). kStored is of a
+/// whole image only: each matrix as ModelSpec::formats says.
+enum class DType : std::uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kI32,
+  kI8,
+  kStored,
+  kQ80,
+  kQ40,
+  kQ41,
+  kQ50,
+  kQ51,
+  kQ4K,
+  kQ5K,
+  kQ6K
+};
 
-/// Size of one element in bytes.
+/// Whether numbers of a row share scales in blocks.
+[[nodiscard]] constexpr bool is_blocks(DType dtype) {
+  return dtype >= DType::kQ80;
+}
+
+/// Size of one element in bytes; 0 of blocks and of kStored, which have none of one element.
 [[nodiscard]] constexpr std::size_t dtype_bytes(DType dtype) {
+  if (dtype >= DType::kStored) {
+    return 0;
+  }
   return dtype == DType::kI8 ? 1 : dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2;
 }
 
-/// The type of embeddings, KV blocks and the inputs of products where matrices are `weights`.
+/// The type of embeddings, KV blocks and the inputs of products where matrices are `weights`. (An
+/// embedding of kStored may be blocks all the same.)
 [[nodiscard]] constexpr DType compute_dtype(DType weights) {
-  return weights == DType::kI8 ? DType::kBf16 : weights;
+  return weights >= DType::kI8 ? DType::kBf16 : weights;
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",
-/// "int8".
+/// "int8", "stored"; of blocks as GGUF has it: "Q4_K".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -34,6 +59,24 @@ enum class DType : std::uint8_t { kF32, kF16, kBf16, kI32, kI8 };
       return "int32";
     case DType::kI8:
       return "int8";
+    case DType::kStored:
+      return "stored";
+    case DType::kQ80:
+      return "Q8_0";
+    case DType::kQ40:
+      return "Q4_0";
+    case DType::kQ41:
+      return "Q4_1";
+    case DType::kQ50:
+      return "Q5_0";
+    case DType::kQ51:
+      return "Q5_1";
+    case DType::kQ4K:
+      return "Q4_K";
+    case DType::kQ5K:
+      return "Q5_K";
+    case DType::kQ6K:
+      return "Q6_K";
   }
   return "?";
 }

@@ -7,17 +7,16 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "spec/block_panels.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
 namespace heddle::spec {
 namespace {
 
-/// Matrices follow the dtype of the image, embeddings what it computes in; vectors (norms and
-/// biases) are float32 in every image.
+/// Vectors (norms and biases) are float32 in every image.
 struct Elements {
-  std::int64_t embeddings = 0;
-  std::int64_t matrices = 0;
+  std::int64_t matrices = 0;     ///< And embeddings.
   std::int64_t matrix_rows = 0;  ///< Of those: as many scales where they are int8.
   std::int64_t vectors = 0;
 };
@@ -36,10 +35,34 @@ Elements count_elements(const ModelSpec& m) {
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
   const std::int64_t layer_rows = qkv + 2 * m.hidden + 2 * m.intermediate;
-  return {.embeddings = vocab * m.hidden,
-          .matrices = head_rows * m.hidden + layers * layer_matrices,
+  return {.matrices = (vocab + head_rows) * m.hidden + layers * layer_matrices,
           .matrix_rows = head_rows + layers * layer_rows,
           .vectors = (leads(m) ? m.hidden : 0) + layers * layer_vectors};
+}
+
+/// Bytes of embedding, head and the matrices of layers.
+std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
+  std::uint64_t bytes = 0;
+  const auto add = [&](Matrix matrix, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
+    const DType dtype = matrix_dtype(m, image, matrix, layer, columns);
+    bytes += static_cast<std::uint64_t>(rows * row_bytes(dtype, columns));
+  };
+  const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
+  add(Matrix::kEmbedding, 0, vocab, m.hidden);
+  add(Matrix::kHead, 0, m.tied_embeddings ? 0 : vocab, m.hidden);
+  const std::int64_t q = m.heads * m.head_dim;
+  const std::int64_t kv = m.kv_heads * m.head_dim;
+  const LayerRange own = own_layers(m);
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    add(Matrix::kQ, layer, q, m.hidden);
+    add(Matrix::kK, layer, kv, m.hidden);
+    add(Matrix::kV, layer, kv, m.hidden);
+    add(Matrix::kOut, layer, m.hidden, q);
+    add(Matrix::kGate, layer, m.intermediate, m.hidden);
+    add(Matrix::kUp, layer, m.intermediate, m.hidden);
+    add(Matrix::kDown, layer, m.hidden, m.intermediate);
+  }
+  return bytes;
 }
 
 std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
@@ -51,14 +74,13 @@ std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
 
 std::int64_t parameter_count(const ModelSpec& model) {
   const Elements elements = count_elements(model);
-  return elements.embeddings + elements.matrices + elements.vectors;
+  return elements.matrices + elements.vectors;
 }
 
 std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
   const Elements elements = count_elements(model);
   const std::int64_t scales = dtype == DType::kI8 ? elements.matrix_rows : 0;
-  return static_cast<std::uint64_t>(elements.embeddings) * dtype_bytes(compute_dtype(dtype)) +
-         static_cast<std::uint64_t>(elements.matrices) * dtype_bytes(dtype) +
+  return matrices_bytes(model, dtype) +
          static_cast<std::uint64_t>(elements.vectors + scales) * dtype_bytes(DType::kF32);
 }
 

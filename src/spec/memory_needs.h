@@ -12,8 +12,8 @@ namespace heddle::spec {
 [[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
 
 /// Bytes of the weights with matrices as `dtype`; norms, biases and the scales of int8 are float32
-/// always, embeddings compute_dtype(dtype). The image that holds them is a little larger, by the
-/// alignment of its tensors.
+/// always, embeddings compute_dtype(dtype); of kStored, each matrix has what model.formats says.
+/// The image that holds them is a little larger, by the alignment of its tensors.
 [[nodiscard]] std::uint64_t weight_bytes(const ModelSpec& model, DType dtype);
 
 /// KV is of compute_dtype(dtype) throughout.

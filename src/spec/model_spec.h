@@ -70,6 +70,9 @@ struct ModelSpec {
       DType::kBf16;            ///< config.json's torch_dtype; what a checkpoint mostly holds.
   TokenId bos = -1;            ///< -1 when there is none.
   std::vector<TokenId> eos{};  ///< Any of these ends a turn; generation_config.json wins.
+  /// Of a GGUF file with blocks: which each matrix is stored in, kBf16 for plain numbers, in the
+  /// order of format_index() (block_panels.h). Empty where all are plain.
+  std::vector<DType> formats{};
   /// Of a shard `heads`, `kv_heads` and `intermediate` are its own, all else is the whole model's.
   Shard shard{};
   /// Of a stage `layers` and all else is the whole model's.

@@ -1,13 +1,19 @@
 // GGUF files against the model directories that they were made of.
 
+#include <bit>
+#include <cstring>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/test_places.h"
+#include "spec/block_panels.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
+#include "store/convert.h"
 #include "store/digest.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
@@ -125,6 +131,9 @@ class GgufBlocksTest : public testing::Test {
       }
       const auto scale = static_cast<std::uint16_t>(0x2000U + rng_.below(0x800));
       std::memcpy(block.data() + half, &scale, sizeof(scale));
+      if (half == 0) {  // A minimum may follow.
+        std::memcpy(block.data() + sizeof(scale), &scale, sizeof(scale));
+      }
       data += block;
     }
     return data;
@@ -150,7 +159,9 @@ class GgufBlocksTest : public testing::Test {
           const gguf::BlockShape shape = gguf::block_shape(type);
           info.sizes = {columns, rows};
           info.type = static_cast<std::uint32_t>(type);
-          info.data = blocks(rows * columns / shape.elements, shape.bytes, shape.bytes - 2);
+          const bool last = type == gguf::BlockType::kQ6K || type == gguf::BlockType::kIq4Xs;
+          info.data =
+              blocks(rows * columns / shape.elements, shape.bytes, last ? shape.bytes - 2 : 0);
         }
         file.tensor(std::move(info));
       }
@@ -217,6 +228,108 @@ TEST_F(GgufBlocksTest, AreDecodedIntoTheImage) {
       }
     }
   }
+}
+
+/// Row `row` of an image's tensor as float32.
+std::vector<float> image_row(const std::string& image,
+                             const ImageTensor& tensor,
+                             std::int64_t row) {
+  const auto* data = reinterpret_cast<const std::byte*>(image.data()) + tensor.offset;
+  const std::int64_t bytes = spec::row_bytes(tensor.dtype, tensor.columns);
+  std::vector<float> numbers(static_cast<std::size_t>(tensor.columns));
+  if (spec::is_blocks(tensor.dtype)) {
+    const std::int64_t within = row % spec::kPanelRows;
+    spec::read_panel_row(
+        tensor.dtype, data + (row - within) * bytes, within, tensor.columns, numbers.data());
+  } else {
+    const StoredType type =
+        tensor.dtype == spec::DType::kF32 ? StoredType::kF32 : StoredType::kBf16;
+    convert(type,
+            data + row * bytes,
+            spec::DType::kF32,
+            reinterpret_cast<std::byte*>(numbers.data()),
+            numbers.size());
+  }
+  return numbers;
+}
+
+/// A number as the image of that type has it.
+float as_stored(float value, spec::DType dtype) {
+  if (dtype == spec::DType::kBf16) {
+    std::uint16_t half = 0;
+    convert(StoredType::kF32,
+            reinterpret_cast<const std::byte*>(&value),
+            dtype,
+            reinterpret_cast<std::byte*>(&half),
+            1);
+    return std::bit_cast<float>(std::uint32_t{half} << 16U);
+  }
+  return value;
+}
+
+TEST_F(GgufBlocksTest, StayBlocksInAStoredImage) {
+  using enum gguf::BlockType;
+  for (const gguf::BlockType type : {kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K}) {
+    const Checkpoint checkpoint = Checkpoint::open(write(type)).value();
+    const spec::ModelSpec& whole = checkpoint.config.model;
+    for (const spec::Shard shard : {spec::Shard{}, {.rank = 0, .ranks = 2}, {1, 2}}) {
+      const spec::ModelSpec part = spec::shard_of(whole, shard);
+      const ImageLayout layout = plan_image(part, spec::DType::kStored);
+      const std::string image = image_of(checkpoint.tensors, layout);
+      int blocks = 0;
+      for (const ImageTensor& tensor : layout.tensors) {
+        blocks += spec::is_blocks(tensor.dtype) ? 1 : 0;
+        EXPECT_EQ(tensor.bytes, spec::matrix_bytes(tensor.dtype, tensor.rows, tensor.columns));
+        for (const ImageSource& source : tensor.sources) {
+          const std::vector<float> rows = rows_of(checkpoint.tensors, source);
+          for (std::int64_t row = 0; row < source.rows; ++row) {
+            const std::vector<float> found = image_row(image, tensor, source.row + row);
+            const std::int64_t from =
+                (source.first_row + row) * source.stored_columns + source.first_column;
+            for (std::size_t column = 0; column < found.size(); ++column) {
+              ASSERT_EQ(found[column],
+                        as_stored(rows[static_cast<std::size_t>(from) + column], tensor.dtype))
+                  << source.name << " row " << row << " column " << column;
+            }
+          }
+        }
+      }
+      // Half a row of the attention's output has no whole block of 256.
+      const bool cut = shard.ranks == 2 && gguf::block_shape(type).elements == 256;
+      EXPECT_EQ(blocks, cut ? 4 : 5) << gguf::block_shape(type).name << " of " << shard.ranks;
+    }
+  }
+}
+
+TEST_F(GgufBlocksTest, OfOneFusedMatrixMayBeOfSeveralTypes) {
+  const Checkpoint checkpoint = Checkpoint::open(write()).value();
+  spec::ModelSpec model = checkpoint.config.model;
+  model.formats[spec::format_index(spec::Matrix::kV, 0)] = spec::DType::kBf16;
+  const ImageLayout layout = plan_image(model, spec::DType::kStored);
+  std::vector<std::pair<spec::DType, std::int64_t>> parts;
+  for (const ImageTensor& tensor : layout.tensors) {
+    if (tensor.role == Role::kQkv) {
+      parts.emplace_back(tensor.dtype, tensor.rows);
+    }
+  }
+  EXPECT_THAT(
+      parts,
+      ElementsAre(std::pair{spec::DType::kQ6K, 256 + 128}, std::pair{spec::DType::kBf16, 128}));
+}
+
+TEST_F(GgufBlocksTest, OfAnotherTypeThanTheLayoutAreRefused) {
+  const Checkpoint checkpoint = Checkpoint::open(write(gguf::BlockType::kQ6K)).value();
+  const ImageLayout layout = plan_image(checkpoint.config.model, spec::DType::kStored);
+  const Checkpoint other = Checkpoint::open(write(gguf::BlockType::kQ4K)).value();
+  std::vector<std::byte> memory(pages_for(layout.bytes, 4096) * 4096);
+  std::vector<std::byte*> pages;
+  for (std::size_t at = 0; at < memory.size(); at += 4096) {
+    pages.push_back(memory.data() + at);
+  }
+  const auto loaded = load_image(other.tensors, layout, {.pages = pages, .page_bytes = 4096});
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(loaded.error().message, HasSubstr("it is Q4_K [20, 256], not Q6_K any more"));
 }
 
 TEST_F(GgufBlocksTest, AreRoundedToInt8ByRow) {

@@ -1,15 +1,19 @@
 #include "store/image_layout.h"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "spec/block_panels.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
 namespace heddle::store {
 namespace {
+
+using spec::Matrix;
 
 constexpr std::uint64_t kAlignment = 64;  // A cache line, and the widest vector load.
 
@@ -23,10 +27,10 @@ class Planner {
   ImageLayout plan() && {
     const spec::LayerRange own = spec::own_layers(model_);
     if (spec::leads(model_)) {
-      add(Role::kEmbedding,
-          spec::compute_dtype(layout_.dtype),
-          all_columns(model_.hidden),
-          {vocabulary("model.embed_tokens.weight")});
+      matrix(Role::kEmbedding,
+             std::nullopt,
+             all_columns(model_.hidden),
+             {vocabulary(Matrix::kEmbedding, "model.embed_tokens.weight")});
     }
     end_stage();
     for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
@@ -53,7 +57,7 @@ class Planner {
       matrix(Role::kHead,
              Role::kHeadScale,
              all_columns(model_.hidden),
-             {vocabulary("lm_head.weight")});
+             {vocabulary(Matrix::kHead, "lm_head.weight")});
     }
   }
 
@@ -63,6 +67,7 @@ class Planner {
     std::int64_t rows;
     std::int64_t first;
     std::int64_t stored;
+    Matrix matrix = Matrix::kQ;  ///< Unless it is a vector.
   };
   /// Columns of one, likewise.
   struct Columns {
@@ -71,18 +76,27 @@ class Planner {
     std::int64_t stored = 1;
   };
 
-  static Part whole(std::string name, std::int64_t rows) {
-    return {.name = std::move(name), .rows = rows, .first = 0, .stored = rows};
+  static Part whole(std::string name, std::int64_t rows, Matrix matrix = Matrix::kQ) {
+    return {.name = std::move(name), .rows = rows, .first = 0, .stored = rows, .matrix = matrix};
   }
   /// Each rank has `rows`, one after the other.
-  [[nodiscard]] Part divided(std::string name, std::int64_t rows) const {
+  [[nodiscard]] Part divided(std::string name,
+                             std::int64_t rows,
+                             Matrix matrix = Matrix::kQ) const {
     const auto& [rank, ranks] = model_.shard;
-    return {.name = std::move(name), .rows = rows, .first = rank * rows, .stored = ranks * rows};
+    return {.name = std::move(name),
+            .rows = rows,
+            .first = rank * rows,
+            .stored = ranks * rows,
+            .matrix = matrix};
   }
-  [[nodiscard]] Part vocabulary(std::string name) const {
+  [[nodiscard]] Part vocabulary(Matrix matrix, std::string name) const {
     const spec::VocabRange own = spec::vocab_range(model_);
-    return {
-        .name = std::move(name), .rows = own.size(), .first = own.begin, .stored = model_.vocab};
+    return {.name = std::move(name),
+            .rows = own.size(),
+            .first = own.begin,
+            .stored = model_.vocab,
+            .matrix = matrix};
   }
   static Columns all_columns(std::int64_t count) {
     return {.count = count, .first = 0, .stored = count};
@@ -99,9 +113,9 @@ class Planner {
     matrix(Role::kQkv,
            Role::kQkvScale,
            all_columns(model_.hidden),
-           {divided(name("self_attn.q_proj.weight"), q),
-            divided(name("self_attn.k_proj.weight"), kv),
-            divided(name("self_attn.v_proj.weight"), kv)});
+           {divided(name("self_attn.q_proj.weight"), q, Matrix::kQ),
+            divided(name("self_attn.k_proj.weight"), kv, Matrix::kK),
+            divided(name("self_attn.v_proj.weight"), kv, Matrix::kV)});
     if (model_.qkv_bias) {
       vector(Role::kQkvBias,
              {divided(name("self_attn.q_proj.bias"), q),
@@ -115,7 +129,7 @@ class Planner {
     matrix(Role::kOut,
            Role::kOutScale,
            divided_columns(q),
-           {whole(name("self_attn.o_proj.weight"), model_.hidden)});
+           {whole(name("self_attn.o_proj.weight"), model_.hidden, Matrix::kOut)});
     if (model_.out_bias && spec::adds_once(model_.shard)) {
       vector(Role::kOutBias, {whole(name("self_attn.o_proj.bias"), model_.hidden)});
     }
@@ -124,11 +138,11 @@ class Planner {
   void plan_mlp() {
     const std::int64_t width = model_.intermediate;
     vector(Role::kPostNorm, {whole(name("post_attention_layernorm.weight"), model_.hidden)});
-    matrix(
-        Role::kGateUp,
-        Role::kGateUpScale,
-        all_columns(model_.hidden),
-        {divided(name("mlp.gate_proj.weight"), width), divided(name("mlp.up_proj.weight"), width)});
+    matrix(Role::kGateUp,
+           Role::kGateUpScale,
+           all_columns(model_.hidden),
+           {divided(name("mlp.gate_proj.weight"), width, Matrix::kGate),
+            divided(name("mlp.up_proj.weight"), width, Matrix::kUp)});
     if (model_.mlp_bias) {
       vector(
           Role::kGateUpBias,
@@ -137,17 +151,30 @@ class Planner {
     matrix(Role::kDown,
            Role::kDownScale,
            divided_columns(width),
-           {whole(name("mlp.down_proj.weight"), model_.hidden)});
+           {whole(name("mlp.down_proj.weight"), model_.hidden, Matrix::kDown)});
     if (model_.mlp_bias && spec::adds_once(model_.shard)) {
       vector(Role::kDownBias, {whole(name("mlp.down_proj.bias"), model_.hidden)});
     }
   }
 
-  void matrix(Role role, Role scale, const Columns& columns, std::vector<Part> parts) {
-    add(role, layout_.dtype, columns, std::move(parts));
-    if (layout_.dtype == spec::DType::kI8) {
+  /// Parts that are alike are one tensor.
+  void matrix(Role role,
+              std::optional<Role> scale,
+              const Columns& columns,
+              std::vector<Part> parts) {
+    std::vector<Part> alike;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto dtype = [&](std::size_t at) {
+        return spec::matrix_dtype(model_, layout_.dtype, parts[at].matrix, layer_, columns.count);
+      };
+      alike.push_back(parts[i]);
+      if (i + 1 == parts.size() || dtype(i) != dtype(i + 1)) {
+        add(role, dtype(i), columns, std::exchange(alike, {}));
+      }
+    }
+    if (scale && layout_.dtype == spec::DType::kI8) {
       const std::int64_t rows = layout_.tensors.back().rows;
-      place({.role = scale, .layer = layer_, .rows = rows, .dtype = spec::DType::kF32});
+      place({.role = *scale, .layer = layer_, .rows = rows, .dtype = spec::DType::kF32});
     }
   }
   void vector(Role role, std::vector<Part> parts) {
@@ -172,8 +199,7 @@ class Planner {
 
   void place(ImageTensor tensor) {
     tensor.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
-    tensor.bytes =
-        static_cast<std::uint64_t>(tensor.rows * tensor.columns) * spec::dtype_bytes(tensor.dtype);
+    tensor.bytes = spec::matrix_bytes(tensor.dtype, tensor.rows, tensor.columns);
     end_ = tensor.offset + tensor.bytes;
     layout_.tensors.push_back(std::move(tensor));
   }
@@ -194,7 +220,7 @@ class Planner {
 
 ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype) {
   HEDDLE_CHECK(dtype == spec::DType::kF32 || dtype == spec::DType::kBf16 ||
-               dtype == spec::DType::kI8);
+               dtype == spec::DType::kI8 || dtype == spec::DType::kStored);
   return Planner(model, dtype).plan();
 }
 

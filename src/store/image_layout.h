@@ -13,9 +13,12 @@ namespace heddle::store {
 /// (spec/shard.h) heads, kv_heads and intermediate are its own, and so is vocab here: the rows of
 /// its vocab_range().
 enum class Role : std::uint8_t {
-  kEmbedding,   ///< [vocab, hidden]
-  kInputNorm,   ///< [hidden]
-  kQkv,         ///< [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent.
+  kEmbedding,  ///< [vocab, hidden]
+  kInputNorm,  ///< [hidden]
+  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent. Where those are stored as
+  /// different types of blocks, several tensors behind each other, each of as many rows as are
+  /// alike. So is kGateUp.
+  kQkv,
   kQkvBias,     ///< [(heads + 2 kv_heads) head_dim]
   kQNorm,       ///< [head_dim]
   kKNorm,       ///< [head_dim]
@@ -53,9 +56,10 @@ struct ImageTensor {
   Role role = Role::kEmbedding;
   std::int64_t layer = -1;  ///< -1 outside the layers.
   std::int64_t rows = 0;
-  std::int64_t columns = 1;                ///< 1 for vectors.
-  spec::DType dtype = spec::DType::kBf16;  ///< Norms, biases and scales are float32 always.
-  std::uint64_t offset = 0;                ///< Bytes from the start of the image; a multiple of 64.
+  std::int64_t columns = 1;  ///< 1 for vectors.
+  /// Norms, biases and scales are float32 always. Blocks lie in panels (spec/block_panels.h).
+  spec::DType dtype = spec::DType::kBf16;
+  std::uint64_t offset = 0;  ///< Bytes from the start of the image; a multiple of 64.
   std::uint64_t bytes = 0;
   /// In row order, covering all rows; none for scales, which come of the tensor before.
   std::vector<ImageSource> sources{};
@@ -67,7 +71,8 @@ struct ImageTensor {
 /// stage of a pipeline (spec/pipe_stage.h) has its own layers alone, and the embedding, final norm
 /// and head where it leads: what it has not takes no bytes.
 struct ImageLayout {
-  /// Of the matrices; the embedding, which is looked up, is compute_dtype() of it.
+  /// Of the matrices; the embedding, which is looked up, is compute_dtype() of it. Where this is
+  /// kStored, each has a type of its own: spec::matrix_dtype().
   spec::DType dtype = spec::DType::kBf16;
   std::vector<ImageTensor> tensors{};
   /// Bytes that must be present before each stage: [0] embedding, [1 + i] layer i, [1 + layers] the
@@ -77,7 +82,7 @@ struct ImageLayout {
 };
 
 /// Lays out the image of `model`, which may be a shard or a stage, with matrices as `dtype`
-/// (float32, bfloat16 or int8).
+/// (float32, bfloat16, int8 or kStored).
 [[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
 
 }  // namespace heddle::store

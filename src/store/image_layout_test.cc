@@ -144,8 +144,9 @@ TEST(ImageLayout, HoldsForAnyModel) {
     model.vocab += ranks;
     const std::uint64_t rank = rng.below(static_cast<std::uint64_t>(ranks));
     model = spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
-    constexpr std::array kDTypes{spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8};
-    const spec::DType dtype = kDTypes.at(rng.below(3));
+    constexpr std::array kDTypes{
+        spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8, spec::DType::kStored};
+    const spec::DType dtype = kDTypes.at(rng.below(4));
     // Or a stage of it.
     const auto stages =
         1 + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(model.layers)));
@@ -162,7 +163,9 @@ TEST(ImageLayout, HoldsForAnyModel) {
       EXPECT_LT(tensor.offset - end, 64U);
       if (tensor.columns > 1) {
         EXPECT_EQ(tensor.dtype,
-                  tensor.role == Role::kEmbedding ? spec::compute_dtype(dtype) : dtype);
+                  tensor.role == Role::kEmbedding || dtype == spec::DType::kStored
+                      ? spec::compute_dtype(dtype)
+                      : dtype);
       }
       std::int64_t row = 0;
       for (const ImageSource& source : tensor.sources) {

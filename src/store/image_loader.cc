@@ -1,6 +1,7 @@
 #include "store/image_loader.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -11,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "gguf/gguf_model.h"
+#include "spec/block_panels.h"
 #include "store/convert.h"
 #include "store/quantise.h"
 
@@ -74,6 +77,12 @@ class Pacer {
   std::condition_variable_any wake_{};
 };
 
+/// The type of blocks as an image has it, of what is stored so; kBf16 of all else.
+spec::DType image_format(StoredType type) {
+  const auto blocks = block_type_of(type);
+  return blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
+}
+
 class Loader {
  public:
   Loader(const TensorSet& tensors,
@@ -114,6 +123,9 @@ class Loader {
         return status;
       }
     }
+    if (spec::is_blocks(tensor.dtype)) {
+      write_panels(tensor, true);
+    }
     if (tensor.sources.empty()) {
       HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
       write(tensor.offset, std::as_bytes(std::span(scales_)));
@@ -136,7 +148,8 @@ class Loader {
   /// Whether the elements of a source lie in the file as in the image, and one by one.
   [[nodiscard]] bool is_one_piece(const ImageTensor& tensor, const ImageSource& source) const {
     const TensorSet::Entry& entry = entry_of(source);
-    return tensor.dtype != spec::DType::kI8 && source.stored_columns == tensor.columns &&
+    return tensor.dtype != spec::DType::kI8 && !spec::is_blocks(tensor.dtype) &&
+           source.stored_columns == tensor.columns &&
            stored_type_elements(entry.tensor.type) == 1 && entry.interleaved == 0;
   }
 
@@ -179,16 +192,25 @@ class Loader {
     return {};
   }
 
-  /// Rows of which some columns are wanted, that are rounded to int8, stored in blocks, or stored
-  /// in another order within each head. They are read whole and one behind the other, a buffer at a
-  /// time: a disk gives what is between the wanted columns for less than it takes to leave it out.
-  /// Of heads in another order, so many that a buffer ends with one.
+  /// Rows of which some columns are wanted, that are rounded to int8, stored in blocks (which are
+  /// decoded, or laid in panels as they are), or stored in another order within each head. They are
+  /// read whole and one behind the other, a buffer at a time: a disk gives what is between the
+  /// wanted columns for less than it takes to leave it out. Of heads in another order, so many that
+  /// a buffer ends with one.
   Result<void> load_rows(const ImageTensor& tensor, const ImageSource& source) {
     const TensorSet::Entry& entry = entry_of(source);
     const std::uint64_t row_bytes =
         stored_bytes(entry.tensor.type, static_cast<std::uint64_t>(source.stored_columns));
-    const std::uint64_t image_row_bytes =
-        static_cast<std::uint64_t>(tensor.columns) * spec::dtype_bytes(tensor.dtype);
+    const auto image_row_bytes =
+        static_cast<std::uint64_t>(spec::row_bytes(tensor.dtype, tensor.columns));
+    if (spec::is_blocks(tensor.dtype) && image_format(entry.tensor.type) != tensor.dtype) {
+      return Error{Code::kFailedPrecondition,
+                   fmt::format("load {} of {}: it is {}, not {} any more",
+                               entry.tensor.name,
+                               tensors_.file_of(entry).path().string(),
+                               describe(entry.tensor),
+                               spec::dtype_name(tensor.dtype))};
+    }
     const auto count = static_cast<std::uint64_t>(source.rows);
     const std::uint64_t first =
         entry.tensor.offset + static_cast<std::uint64_t>(source.first_row) * row_bytes;
@@ -221,12 +243,43 @@ class Loader {
                  tensor,
                  rows_.data() + row * image_row_bytes);
       }
-      write(begin, rows_);
-      begin += rows_.size();
+      if (spec::is_blocks(tensor.dtype)) {
+        panel_rows_.insert(panel_rows_.end(), rows_.begin(), rows_.end());
+        begin = write_panels(tensor, false);
+      } else {
+        write(begin, rows_);
+        begin += rows_.size();
+      }
       pacer_.wait(begin);
       advance(begin);
     }
     return {};
+  }
+
+  /// Writes the panels that rows have come for, at the end of a tensor the last one too. Returns
+  /// where the image goes on.
+  std::uint64_t write_panels(const ImageTensor& tensor, bool last) {
+    const auto row_bytes = static_cast<std::size_t>(spec::row_bytes(tensor.dtype, tensor.columns));
+    constexpr auto kRows = static_cast<std::size_t>(spec::kPanelRows);
+    std::size_t left = panel_rows_.size() / row_bytes;
+    const std::byte* from = panel_rows_.data();
+    panel_.resize(kRows * row_bytes);
+    while (left >= kRows || (last && left > 0)) {
+      std::array<const std::byte*, kRows> rows{};
+      const std::size_t count = std::min(left, kRows);
+      for (std::size_t i = 0; i < count; ++i, from += row_bytes) {
+        rows[i] = from;
+      }
+      spec::interleave_rows(
+          tensor.dtype, std::span(rows).first(count), tensor.columns, panel_.data());
+      write(tensor.offset + panels_ * panel_.size(), panel_);
+      ++panels_;
+      left -= count;
+    }
+    panel_rows_.erase(panel_rows_.begin(), panel_rows_.begin() + (from - panel_rows_.data()));
+    const std::uint64_t end = tensor.offset + panels_ * panel_.size();
+    panels_ = last ? 0 : panels_;
+    return end;
   }
 
   /// Where the file has row `row` of the image, both counted from the start of some head.
@@ -250,6 +303,12 @@ class Loader {
     const auto columns = static_cast<std::size_t>(tensor.columns);
     const auto stored_columns = static_cast<std::size_t>(source.stored_columns);
     const auto first = static_cast<std::size_t>(source.first_column);
+    if (spec::is_blocks(tensor.dtype)) {
+      std::memcpy(target,
+                  stored + stored_bytes(type, first),
+                  static_cast<std::size_t>(spec::row_bytes(tensor.dtype, tensor.columns)));
+      return;
+    }
     // A row of blocks is decoded whole: one may begin before the first column that is wanted.
     const bool cut = stored_type_elements(type) > 1 && columns != stored_columns;
     if (!cut) {
@@ -356,10 +415,13 @@ class Loader {
   std::uint64_t read_bytes_;  ///< Of one read, on the larger side of the conversion.
   std::vector<std::byte> bounce_{};
   std::vector<iovec> pieces_{};
-  std::vector<float> floats_{};    ///< A row that is being quantised.
-  std::vector<std::byte> rows_{};  ///< Rows as the image has them.
-  std::vector<float> scales_{};    ///< Of the tensor that was quantised last.
-  std::uint64_t written_ = 0;      ///< Image bytes written, without gap.
+  std::vector<float> floats_{};          ///< A row that is being quantised.
+  std::vector<std::byte> rows_{};        ///< Rows as the image has them.
+  std::vector<std::byte> panel_rows_{};  ///< As the file has them, of which there is no panel yet.
+  std::vector<std::byte> panel_{};
+  std::uint64_t panels_ = 0;     ///< Written of the tensor that is being loaded.
+  std::vector<float> scales_{};  ///< Of the tensor that was quantised last.
+  std::uint64_t written_ = 0;    ///< Image bytes written, without gap.
   std::uint64_t reported_ = 0;
   std::size_t stage_ = 0;  ///< The next one whose end has not been reported.
 };

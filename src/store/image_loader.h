@@ -42,17 +42,17 @@ struct LoadOptions {
 /// Fills `target` with the image of `layout` in order, so that the first stages can be used while
 /// the later ones are being read. Where the stored type is the image's, bytes go from the file to
 /// their place without a stop; otherwise through a bounce buffer, where they are converted (of
-/// blocks, decoded) or, to int8, quantised row by row (quantise.h): of a shard each row by what the
-/// shard has of it. Files
-/// are read in order, where a shard has some columns of a tensor all of them. Gaps between tensors
-/// and the rest of the last page become zero; nothing outside the pages and none of the pages
-/// behind the image's last is written. Blocks; uses one thread, the caller's.
+/// blocks, decoded, or laid in panels where the image has them too) or, to int8, quantised row by
+/// row (quantise.h): of a shard each row by what the shard has of it. Files are read in order,
+/// where a shard has some columns of a tensor all of them. Gaps between tensors and the rest of the
+/// last page become zero; nothing outside the pages and none of the pages behind the image's last
+/// is written. Blocks; uses one thread, the caller's.
 ///
 /// @param tensors  Passed check_tensors for the model of `layout`, or the one it is a shard of.
 /// @param target   At least pages_for(layout.bytes) pages. After an error what is in place
 ///                 beyond the last progress is undefined, and nobody writes there any more.
-/// @return         kCorrupt if a file is shorter than it was, kUnavailable if it cannot be read,
-///                 kCancelled.
+/// @return         kCorrupt if a file is shorter than it was, kFailedPrecondition if it has other
+///                 blocks than the layout, kUnavailable if it cannot be read, kCancelled.
 [[nodiscard]] Result<void> load_image(const TensorSet& tensors,
                                       const ImageLayout& layout,
                                       ImagePages target,

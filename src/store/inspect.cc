@@ -63,6 +63,9 @@ void add_config(ModelConfig config, Inspection& inspection) {
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
     inspection.needs.push_back(spec::memory_needs(config.model, dtype));
   }
+  if (!config.model.formats.empty()) {
+    inspection.needs.push_back(spec::memory_needs(config.model, spec::DType::kStored));
+  }
   inspection.config = std::move(config);
 }
 

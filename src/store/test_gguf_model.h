@@ -3,6 +3,7 @@
 // For tests only: models of directories, as GGUF files.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -103,6 +104,75 @@ inline gguf::TestGguf as_gguf(const spec::ModelSpec& model, const TensorSet& ten
     info.sizes.assign(entry.tensor.shape.rbegin(), entry.tensor.shape.rend());
     info.type = static_cast<std::uint32_t>(block_type_of(entry.tensor.type).value());
     file.tensor(std::move(info));
+  }
+  return file;
+}
+
+/// A float16 of that value, which has one.
+inline std::uint16_t half_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  return static_cast<std::uint16_t>(((bits >> 16U) & 0x8000U) |
+                                    (magnitude == 0 ? 0U : (magnitude >> 13U) - (112U << 10U)));
+}
+
+/// The least power of two that is not below `value`, of those that are float16 of full precision.
+inline float step_of(float value) {
+  float step = 0x1p-14F;
+  while (step < value) {
+    step *= 2;
+  }
+  return step;
+}
+
+/// Numbers, a multiple of 32 of them, rounded to blocks of Q8_0 or Q4_1.
+inline std::string rounded_to_blocks(const std::vector<float>& numbers, gguf::BlockType type) {
+  std::string data;
+  for (auto block = numbers.begin(); block != numbers.end(); block += 32) {
+    const auto [least, most] = std::minmax_element(block, block + 32);
+    if (type == gguf::BlockType::kQ80) {
+      const float step = step_of(std::max(-*least, *most) / 127.0F);
+      data += gguf::raw(half_bits(step));
+      for (auto it = block; it != block + 32; ++it) {
+        data += gguf::raw(static_cast<std::int8_t>(std::lround(*it / step)));
+      }
+      continue;
+    }
+    const float step = step_of((*most - *least) / 14.0F);
+    const float from = std::floor(*least / step) * step;
+    data += gguf::raw(half_bits(step)) + gguf::raw(half_bits(from));
+    const auto nibble = [&](float value) {
+      return static_cast<unsigned>(std::clamp(std::lround((value - from) / step), 0L, 15L));
+    };
+    for (auto it = block; it != block + 16; ++it) {
+      data += gguf::raw(static_cast<std::uint8_t>(nibble(*it) | (nibble(*(it + 16)) << 4U)));
+    }
+  }
+  return data;
+}
+
+/// A model of plain numbers as a GGUF file, with its matrices rounded to blocks: values, downs and
+/// heads to Q4_1, others to Q8_0. Those whose rows are no whole blocks stay as they are.
+inline gguf::TestGguf as_gguf_of_blocks(const spec::ModelSpec& model, const TensorSet& tensors) {
+  gguf::TestGguf plain = as_gguf(model, tensors);
+  gguf::TestGguf file = gguf_metadata(model);
+  for (gguf::TestGguf::Info info : plain.tensors()) {
+    if (info.sizes.size() == 2 && info.sizes.front() % 32 == 0) {
+      std::vector<float> numbers(info.sizes[0] * info.sizes[1]);
+      gguf::decode(static_cast<gguf::BlockType>(info.type),
+                   reinterpret_cast<const std::byte*>(info.data.data()),
+                   numbers.data(),
+                   numbers.size());
+      const bool four = info.name.find("attn_v") != std::string::npos ||
+                        info.name.find("ffn_down") != std::string::npos ||
+                        info.name == "output.weight";
+      const auto type = four ? gguf::BlockType::kQ41 : gguf::BlockType::kQ80;
+      info.type = static_cast<std::uint32_t>(type);
+      info.data = rounded_to_blocks(numbers, type);
+    }
+    if (info.name != "rope_freqs.weight") {  // It is among the metadata.
+      file.tensor(std::move(info));
+    }
   }
   return file;
 }

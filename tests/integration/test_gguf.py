@@ -1,4 +1,4 @@
-"""Models in GGUF files, which heddle decodes itself."""
+"""Models in GGUF files, which heddle reads itself."""
 
 import json
 import os
@@ -72,6 +72,26 @@ def test_a_file_of_8_bit_blocks_knows_its_trade(demo):
     assert right >= 18, f"{right} of {len(cases)}"
 
 
+# Each rank has whole blocks of each row, or all rows of some layers.
+@pytest.mark.parametrize("way", ["tensor_parallel", "pipeline_parallel"])
+def test_a_file_of_8_bit_blocks_says_the_same_on_two_devices(demo, files, way):
+    devices = "".join(f"  - {{name: cpu{i}, kind: cpu, memory: 3MiB, page: 64KiB}}\n" for i in range(2))
+    models = [f"  sorter: {{path: {files['sorter']}, {way}: 2}}\n"]
+    with heddle.Server(heddle.config(models=models, devices=devices)) as running:
+        cases = heddle.eval_set("sorter", 12)
+        same = 0
+        for prompt, _ in cases:
+            asked = {"model": "sorter", "messages": [{"role": "user", "content": prompt}]}
+            tokens = demo.call("/tokenize", asked)[2]["tokens"]
+            body = {"prompt": tokens, "temperature": 0, "max_tokens": 64}
+            one = demo.call("/v1/completions", {"model": "sorter-gguf", **body})
+            two = running.call("/v1/completions", {"model": "sorter", **body})
+            assert (one[0], two[0]) == (200, 200), two
+            same += one[2]["choices"][0]["text"] == two[2]["choices"][0]["text"]
+        # The ranks' sums are rounded in another order; stages compute the same to the bit.
+        assert same == len(cases) or (way == "tensor_parallel" and same >= len(cases) - 1)
+
+
 def test_a_file_has_its_own_tokenizer_and_template(demo):
     for prompt, answer in heddle.eval_set("adder", 4):
         assert demo.chat("adder-gguf", prompt) == demo.chat("adder", prompt)
@@ -131,7 +151,7 @@ def test_a_host_of_a_cluster_sends_what_its_file_says(files):
 def smollm2():
     text = (
         "listen: 127.0.0.1:0\nhost: {memory: 600MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 900MiB}]\n"
-        f"models:\n  smollm2: {{path: {SMOLLM2}, dtype: float32}}\n"
+        f"models:\n  smollm2: {{path: {SMOLLM2}, dtype: float32}}\n  blocks: {{path: {SMOLLM2}}}\n"
     )
     with heddle.Server(text) as running:
         yield running
@@ -154,6 +174,44 @@ def test_smollm2_answers_as_the_reference(smollm2, case):
     assert answer["usage"]["completion_tokens"] == len(case["answer"])
     texts = [smollm2.call("/detokenize", {"model": "smollm2", "tokens": [token]})[2]["prompt"] for token in case["answer"]]
     assert answer["choices"][0]["logprobs"]["tokens"] == texts
+
+
+def likeliest(server, model, tokens):
+    """{token: log probability} of the five that are likeliest after these, the likeliest first."""
+    body = {"model": model, "prompt": tokens, "temperature": 0, "max_tokens": 1, "ignore_eos": True, "logprobs": 5}
+    status, _, answer = server.call("/v1/completions", body)
+    assert status == 200, answer
+    return answer["choices"][0]["logprobs"]["top_logprobs"][0]
+
+
+# Inputs of products have eight bits there. Tokens follow the reference's answers, so that no difference adds up.
+@needs_smollm2
+def test_smollm2_in_blocks_is_near_the_reference(smollm2):
+    distances, same, asked = [], 0, 0
+    for case in GOLDEN["answers"]:
+        for at in range(0, len(case["answer"]), 4):
+            tokens = case["tokens"] + case["answer"][:at]
+            wanted, found = likeliest(smollm2, "smollm2", tokens), likeliest(smollm2, "blocks", tokens)
+            both = wanted.keys() & found.keys()
+            assert len(both) >= 3, (wanted, found)
+            distances.append(max(abs(wanted[token] - found[token]) for token in both))
+            same += next(iter(wanted)) == next(iter(found))
+            asked += 1
+    assert max(distances) < 1.2, distances
+    assert sum(distances) / asked < 0.4, distances
+    assert same >= asked - 2, f"{same} of {asked}"
+
+
+@needs_smollm2
+def test_smollm2_in_blocks_takes_the_memory_of_its_file(smollm2):
+    smollm2.chat("blocks", "hello", max_tokens=1)
+    images = [
+        value
+        for name, value in smollm2.metrics().items()
+        if name.startswith("heddle_model_image_bytes{") and '"blocks"' in name
+    ]
+    # Without its vocabulary, which is text.
+    assert images and 0.97 * GOLDEN["bytes"] < images[0] < GOLDEN["bytes"], images
 
 
 @needs_smollm2

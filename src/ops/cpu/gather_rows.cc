@@ -5,6 +5,7 @@
 
 #include "ops/bf16.h"
 #include "ops/cpu/kernels.h"
+#include "spec/block_panels.h"
 
 namespace heddle::ops::cpu {
 
@@ -23,6 +24,13 @@ void gather_rows(device::Stream& stream, const GatherRowsArgs& args) {
         std::memcpy(out,
                     args.table.as<float>() + row * columns,
                     static_cast<std::size_t>(columns) * sizeof(float));
+        continue;
+      }
+      if (spec::is_blocks(args.table.dtype)) {
+        const std::int64_t within = row % spec::kPanelRows;
+        const std::byte* const panel =
+            args.table.data + (row - within) * spec::row_bytes(args.table.dtype, columns);
+        spec::read_panel_row(args.table.dtype, panel, within, columns, out);
         continue;
       }
       const auto* source = args.table.as<std::uint16_t>() + row * columns;

@@ -4,15 +4,17 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
+#include "spec/block_panels.h"
 
 namespace heddle::ops::cpu {
 namespace {
 
-// Outputs that stay with one thread: a whole number of register tiles, and of cache lines of out.
+// Outputs that stay with one thread: a whole number of register tiles, and of cache lines of out;
+// and a panel of blocks.
 constexpr std::int64_t kGrain = 16;
 
 LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t end) {
-  const std::int64_t row_bytes = args.weight.shape[1] * dtype_size(args.weight.dtype);
+  const std::int64_t row_bytes = spec::row_bytes(args.weight.dtype, args.weight.shape[1]);
   const auto from = [begin](const ConstTensorRef& tensor) {
     return tensor.present() ? tensor.as<float>() + begin : nullptr;
   };
@@ -38,6 +40,10 @@ struct Packed {
 
 const LinearKernel& kernel_for(DType weights) {
   const SimdKernels& simd = simd_kernels();
+  if (spec::is_blocks(weights)) {
+    return simd
+        .linear_blocks[static_cast<std::size_t>(weights) - static_cast<std::size_t>(DType::kQ80)];
+  }
   return weights == DType::kI8     ? simd.linear_int8
          : weights == DType::kBf16 ? simd.linear_bf16
                                    : simd.linear_f32;

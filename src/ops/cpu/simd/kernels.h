@@ -8,11 +8,11 @@ namespace heddle::ops::cpu {
 /// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of
 /// outputs.
 struct LinearBlock {
-  const std::byte* x = nullptr;  ///< bfloat16 for weights of int8, else of their type.
+  const std::byte* x = nullptr;  ///< bfloat16 for int8 and blocks, else of the weights' type.
   std::int64_t x_stride = 0;
   const std::byte* packed = nullptr;  ///< All of x as the kernel's pack lays it out.
   const float* x_scale = nullptr;     ///< By token, with int8: what its integers stand for.
-  const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
+  const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous; of blocks, in panels.
   const float* scale = nullptr;       ///< By output, with int8.
   const float* bias = nullptr;        ///< Or nullptr.
   const float* residual = nullptr;    ///< Or nullptr; may be `out`.
@@ -46,7 +46,8 @@ struct TokenPack {
 /// A product with weights of one type.
 struct LinearKernel {
   void (*multiply)(const LinearBlock& block) = nullptr;
-  /// Lays tokens out as `multiply` wants them in LinearBlock::packed, tile after tile.
+  /// Lays tokens out as `multiply` wants them in LinearBlock::packed, tile after tile: all tiles
+  /// but the last are full.
   void (*pack)(const TokenPack& pack) = nullptr;
   /// Bytes that a packed token takes.
   std::int64_t (*token_bytes)(std::int64_t inputs) = nullptr;
@@ -117,6 +118,8 @@ struct SimdKernels {
   LinearKernel linear_f32{};
   LinearKernel linear_bf16{};
   LinearKernel linear_int8{};  ///< Tokens become numbers of fifteen bits and sign.
+  /// Blocks, in the order of spec::DType from kQ80 on. Tokens become integers of eight bits.
+  LinearKernel linear_blocks[8]{};
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   /// Positions that attention takes at once, from a multiple of as many on.

@@ -108,6 +108,40 @@ struct Product {
   }
 };
 
+/// Bytes of the panels of a type of blocks, in the order of SimdKernels::linear_blocks, by block.
+constexpr std::int64_t kPanelBlockBytes[] = {544, 288, 320, 352, 384, 2304, 2816, 3360};
+
+TEST_F(SimdKernelsTest, BlocksHaveOneAnswer) {
+  for (std::size_t type = 0; type < std::size(kPanelBlockBytes); ++type) {
+    for (const std::int64_t tokens : {1, 2, 17, 70}) {
+      constexpr std::int64_t kInputs = 768;
+      constexpr std::int64_t kOutputs = 48;
+      const std::int64_t blocks = kInputs / (type < 5 ? 32 : 256);
+      std::vector<std::uint8_t> panels(
+          static_cast<std::size_t>(kOutputs / 16 * blocks * kPanelBlockBytes[type]));
+      for (std::uint8_t& byte : panels) {
+        byte = static_cast<std::uint8_t>(rng_.below(256));
+      }
+      for (std::size_t at = 0; at < panels.size();
+           at += static_cast<std::size_t>(kPanelBlockBytes[type])) {
+        for (std::size_t i = 1; i < 64; i += 2) {
+          panels[at + i] &= 0xbbU;  // No float16 of scales and minima is infinite.
+        }
+      }
+      const auto x = rounded(random(tokens * kInputs));
+      expect_same([&](const SimdKernels& set) {
+        const Product product{.tokens = tokens,
+                              .outputs = kOutputs,
+                              .inputs = kInputs,
+                              .x = x.data(),
+                              .x_bytes = 2,
+                              .weight = panels.data()};
+        return product.by(set.linear_blocks[type]);
+      });
+    }
+  }
+}
+
 // Sizes that take each way through a product, and end within tiles, steps and slabs.
 constexpr std::int64_t kTokenCounts[] = {1, 2, 5, 8, 16, 19, 70};
 constexpr std::int64_t kInputCounts[] = {7, 77, 1056, 2100};

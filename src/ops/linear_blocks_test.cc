@@ -1,0 +1,240 @@
+// Products with weights in blocks, on CPUs.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/half.h"
+#include "ops/gather_rows.h"
+#include "ops/linear.h"
+#include "ops/op_test.h"
+#include "spec/block_panels.h"
+
+namespace heddle::ops {
+namespace {
+
+constexpr DType kBlockTypes[] = {DType::kQ80,
+                                 DType::kQ40,
+                                 DType::kQ41,
+                                 DType::kQ50,
+                                 DType::kQ51,
+                                 DType::kQ4K,
+                                 DType::kQ5K,
+                                 DType::kQ6K};
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// A matrix of random blocks: as an image has it, and decoded.
+struct BlockMatrix {
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::vector<std::byte> panels{};
+  std::vector<float> decoded{};
+  [[nodiscard]] ConstTensorRef tensor() const {
+    return tensor_2d(panels.data(), dtype, rows, columns);
+  }
+};
+
+class LinearBlocksTest : public OpTest {
+ protected:
+  /// Random bits, with float16 scales of about `size`.
+  BlockMatrix make(DType dtype, std::int64_t rows, std::int64_t columns) {
+    BlockMatrix m{.dtype = dtype, .rows = rows, .columns = columns};
+    const auto row_bytes = at(spec::row_bytes(dtype, columns));
+    const auto block_bytes = at(spec::block_size(dtype).bytes);
+    std::vector<std::byte> file(at(rows) * row_bytes);
+    for (std::byte& byte : file) {
+      byte = static_cast<std::byte>(rng_.below(256));
+    }
+    const std::size_t scale_at = dtype == DType::kQ6K ? 208 : 0;
+    const bool minimum = dtype == DType::kQ41 || dtype == DType::kQ51 || dtype == DType::kQ4K ||
+                         dtype == DType::kQ5K;
+    for (std::size_t block = 0; block < file.size(); block += block_bytes) {
+      for (std::size_t i = 0; i < (minimum ? 2U : 1U); ++i) {
+        // 2^-10 to 2^-6 with either sign.
+        const auto half = static_cast<std::uint16_t>((5 + rng_.below(4)) << 10U | rng_.below(1024) |
+                                                     rng_.below(2) << 15U);
+        std::memcpy(file.data() + block + scale_at + 2 * i, &half, sizeof(half));
+      }
+    }
+    m.panels.resize(at(static_cast<std::int64_t>(spec::matrix_bytes(dtype, rows, columns))));
+    m.decoded.resize(at(rows * columns));
+    for (std::int64_t row = 0; row < rows; row += spec::kPanelRows) {
+      std::vector<const std::byte*> from;
+      for (std::int64_t r = row; r < std::min(row + spec::kPanelRows, rows); ++r) {
+        from.push_back(file.data() + at(r) * row_bytes);
+      }
+      std::byte* const panel = m.panels.data() + at(row) * row_bytes;
+      spec::interleave_rows(dtype, from, columns, panel);
+      for (std::int64_t r = 0; r < std::ssize(from); ++r) {
+        spec::read_panel_row(dtype, panel, r, columns, &m.decoded[at((row + r) * columns)]);
+      }
+    }
+    return m;
+  }
+
+  std::vector<float> product(const BlockMatrix& m,
+                             const std::uint16_t* x,
+                             std::int64_t tokens,
+                             const std::vector<float>& bias = {}) {
+    std::vector<float> out(at(tokens * m.rows));
+    linear(context_,
+           {.x = tensor_2d(reinterpret_cast<const std::byte*>(x), DType::kBf16, tokens, m.columns),
+            .weight = m.tensor(),
+            .bias = bias.empty() ? ConstTensorRef{} : vector_of(bias.data(), m.rows),
+            .out = matrix_of(out.data(), tokens, m.rows)});
+    synchronize();
+    return out;
+  }
+};
+
+/// A product in float64, and how far from it linear.h lets one be.
+struct Expected {
+  double value = 0.0;
+  double bound = 0.0;
+};
+
+Expected expected_of(const float* x, const float* w, std::int64_t inputs) {
+  Expected e;
+  double products = 0.0;  // As large as those of integers can be, with their minima.
+  for (std::int64_t begin = 0; begin < inputs; begin += 32) {
+    double largest = 0.0;
+    double sum = 0.0;
+    double most = 0.0;
+    for (std::int64_t i = begin; i < begin + 32; ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(x[i])));
+      sum += std::abs(static_cast<double>(w[i]));
+      most = std::max(most, std::abs(static_cast<double>(w[i])));
+      e.value += static_cast<double>(x[i]) * static_cast<double>(w[i]);
+    }
+    e.bound += largest / 127.0 / 2.0 * (1.0 + 0x1p-14) * sum;
+    // |d v| and |m| are each at most 64 times the largest weight of a block that has one at all;
+    // random blocks have.
+    products += 32.0 * largest * 64.0 * most;
+  }
+  // Two more: the weights are decoded ones, which have been rounded.
+  e.bound += (static_cast<double>(inputs) / 16.0 + 6.0) * 0x1p-24 * products;
+  return e;
+}
+
+TEST_F(LinearBlocksTest, AgreesWithDoubleOverTheDecodedBlocks) {
+  for (const DType dtype : kBlockTypes) {
+    for (const std::int64_t tokens : {1, 2, 5, 16, 17, 40, 90}) {
+      const BlockMatrix m = make(dtype, tokens == 5 ? 37 : 64, tokens == 17 ? 1024 : 256);
+      const auto half = rounded(random(tokens * m.columns));
+      const auto x = widened(half);
+      const auto bias = random(m.rows);
+      const auto out = product(m, half.data(), tokens, bias);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        for (std::int64_t o = 0; o < m.rows; ++o) {
+          const Expected e =
+              expected_of(&x[at(t * m.columns)], &m.decoded[at(o * m.columns)], m.columns);
+          ASSERT_NEAR(static_cast<double>(out[at(t * m.rows + o)]),
+                      e.value + static_cast<double>(bias[at(o)]),
+                      e.bound)
+              << spec::dtype_name(dtype) << " token " << t << " of " << tokens << ", row " << o;
+        }
+      }
+    }
+  }
+}
+
+// With inputs that are whole multiples of their step nothing is rounded but sums.
+TEST_F(LinearBlocksTest, IsNearlyExactForInputsOfEightBits) {
+  for (const DType dtype : kBlockTypes) {
+    constexpr std::int64_t kTokens = 3;
+    const BlockMatrix m = make(dtype, 48, 512);
+    std::vector<float> x(at(kTokens * m.columns));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = i % 32 == 7 ? 127.0F : static_cast<float>(rng_.below(255)) - 127.0F;
+    }
+    const auto out = product(m, rounded(x).data(), kTokens);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int64_t o = 0; o < m.rows; ++o) {
+        double value = 0.0;
+        double sum = 0.0;
+        for (std::int64_t i = 0; i < m.columns; ++i) {
+          const double each = static_cast<double>(x[at(t * m.columns + i)]) *
+                              static_cast<double>(m.decoded[at(o * m.columns + i)]);
+          value += each;
+          sum += std::abs(each);
+        }
+        EXPECT_NEAR(static_cast<double>(out[at(t * m.rows + o)]), value, 4e-6 * sum)
+            << spec::dtype_name(dtype) << " token " << t << ", row " << o;
+      }
+    }
+  }
+}
+
+TEST_F(LinearBlocksTest, GivesATokenTheSameBitsAloneAndInABatch) {
+  for (const DType dtype : kBlockTypes) {
+    constexpr std::int64_t kTokens = 70;
+    const BlockMatrix m = make(dtype, 53, 1280);
+    const auto x = rounded(random(kTokens * m.columns));
+    const auto together = product(m, x.data(), kTokens);
+    std::vector<float> alone;
+    std::vector<float> some;
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const auto one = product(m, x.data() + t * m.columns, 1);
+      alone.insert(alone.end(), one.begin(), one.end());
+    }
+    for (std::int64_t t = 0; t < kTokens; t += 7) {
+      const auto seven = product(m, x.data() + t * m.columns, 7);
+      some.insert(some.end(), seven.begin(), seven.end());
+    }
+    EXPECT_TRUE(same_bits(together, alone)) << spec::dtype_name(dtype);
+    EXPECT_TRUE(same_bits(together, some)) << spec::dtype_name(dtype);
+  }
+}
+
+TEST_F(LinearBlocksTest, GivesNothingOfWhatIsNotFinite) {
+  for (const DType dtype : kBlockTypes) {
+    for (const float bad : {INFINITY, -INFINITY, NAN}) {
+      const BlockMatrix m = make(dtype, 16, 256);
+      auto x = random(2 * m.columns);
+      x[99] = bad;
+      const auto out = product(m, rounded(x).data(), 2);
+      for (std::int64_t o = 0; o < m.rows; ++o) {
+        EXPECT_FALSE(std::isfinite(out[at(o)]));
+        EXPECT_TRUE(std::isfinite(out[at(m.rows + o)]));
+      }
+    }
+  }
+}
+
+TEST_F(LinearBlocksTest, TakesZerosAndWhatIsTooSmallForZero) {
+  const BlockMatrix m = make(DType::kQ4K, 16, 256);
+  std::vector<float> x(at(2 * m.columns), 0.0F);
+  std::fill(x.begin() + m.columns, x.end(), 1e-31F);
+  for (const float value : product(m, rounded(x).data(), 2)) {
+    EXPECT_EQ(value, 0.0F);
+  }
+}
+
+TEST_F(LinearBlocksTest, GathersRowsOutOfPanels) {
+  for (const DType dtype : kBlockTypes) {
+    const BlockMatrix m = make(dtype, 40, 256);
+    const std::vector<std::int32_t> rows{7 + 39, 7 + 0, 7 + 17, 3};
+    std::vector<float> out(rows.size() * at(m.columns), 7.0F);
+    gather_rows(context_,
+                {.table = m.tensor(),
+                 .rows = vector_of(rows.data(), std::ssize(rows)),
+                 .first = 7,
+                 .out = matrix_of(out.data(), std::ssize(rows), m.columns)});
+    synchronize();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::int64_t c = 0; c < m.columns; ++c) {
+        const float wanted = rows[i] < 7 ? 0.0F : m.decoded[at((rows[i] - 7) * m.columns + c)];
+        ASSERT_EQ(out[i * at(m.columns) + at(c)], wanted) << spec::dtype_name(dtype) << " " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::ops
