@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes a Llama checkpoint with random weights: for measuring speed, where what is said does not matter.
+"""Makes a checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 1b|100m|40m|10m] [--seed N]
+    tools/random_model.py DIR [--size 1b|100m|40m|10m|600m-a100m] [--seed N]
 
 Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16).
+`600m-a100m` has 32 experts a layer, of which a token takes 4; the others are Llamas.
 The tokenizer knows bytes and spaced numbers: each of " 0", " 1", ... is one token, so that a prompt
 of N tokens is easily written, and random answers are readable.
 """
@@ -21,6 +22,7 @@ SIZES = {
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
     "40m": dict(layers=16, hidden=448, intermediate=1280, heads=7, kv_heads=7, vocab=2000),
     "10m": dict(layers=4, hidden=256, intermediate=1024, heads=8, kv_heads=4),
+    "600m-a100m": dict(layers=12, hidden=1024, intermediate=0, heads=16, kv_heads=4, experts=32, active=4, wide=512),
 }
 POOL = 1 << 20  # random values that all tensors are cut from, each from places of its own
 PIECE = 1 << 16
@@ -37,7 +39,7 @@ def bf16(value: float) -> bytes:
 
 def shapes(size: dict) -> dict[str, tuple[int, ...]]:
     """Tensors by name, embeddings tied."""
-    hidden, wide = size["hidden"], size["intermediate"]
+    hidden, wide = size["hidden"], size.get("wide", size["intermediate"])
     head_dim = hidden // size["heads"]
     kv = size["kv_heads"] * head_dim
     result = {"model.embed_tokens.weight": (size.get("vocab", VOCAB), hidden)}
@@ -50,10 +52,20 @@ def shapes(size: dict) -> dict[str, tuple[int, ...]]:
             f"{layer}.self_attn.v_proj.weight": (kv, hidden),
             f"{layer}.self_attn.o_proj.weight": (hidden, hidden),
             f"{layer}.post_attention_layernorm.weight": (hidden,),
-            f"{layer}.mlp.gate_proj.weight": (wide, hidden),
-            f"{layer}.mlp.up_proj.weight": (wide, hidden),
-            f"{layer}.mlp.down_proj.weight": (hidden, wide),
         }
+        if "experts" in size:
+            result |= {
+                f"{layer}.self_attn.q_norm.weight": (head_dim,),
+                f"{layer}.self_attn.k_norm.weight": (head_dim,),
+                f"{layer}.mlp.gate.weight": (size["experts"], hidden),
+            }
+        mlps = [f"experts.{e}." for e in range(size["experts"])] if "experts" in size else [""]
+        for mlp in mlps:
+            result |= {
+                f"{layer}.mlp.{mlp}gate_proj.weight": (wide, hidden),
+                f"{layer}.mlp.{mlp}up_proj.weight": (wide, hidden),
+                f"{layer}.mlp.{mlp}down_proj.weight": (hidden, wide),
+            }
     return result | {"model.norm.weight": (hidden,)}
 
 
@@ -157,11 +169,19 @@ def main() -> None:
     arguments = parser.parse_args()
     size, folder = SIZES[arguments.size], arguments.directory
     folder.mkdir(parents=True, exist_ok=True)
+    experts = {}
+    if "experts" in size:
+        experts = {
+            "num_experts": size["experts"],
+            "num_experts_per_tok": size["active"],
+            "moe_intermediate_size": size["wide"],
+            "norm_topk_prob": True,
+        }
     write_json(
         folder / "config.json",
         {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "architectures": ["Qwen3MoeForCausalLM" if experts else "LlamaForCausalLM"],
+            "model_type": "qwen3_moe" if experts else "llama",
             "hidden_size": size["hidden"],
             "intermediate_size": size["intermediate"],
             "num_hidden_layers": size["layers"],
@@ -176,7 +196,8 @@ def main() -> None:
             "vocab_size": size.get("vocab", VOCAB),
             "bos_token_id": 0,
             "eos_token_id": 0,
-        },
+        }
+        | experts,
     )
     write_json(folder / "generation_config.json", {"eos_token_id": 0, "do_sample": False})
     write_json(folder / "tokenizer.json", tokenizer(size.get("vocab", VOCAB)))

@@ -54,6 +54,16 @@ Activations place(const spec::ModelSpec& model,
   layout.rewind(shared);
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
   a.gated = layout.take(tokens, model.intermediate, dtype);
+  if (const spec::Experts& experts = model.experts; experts.count > 0) {
+    a.router = layout.take(tokens, experts.count);
+    a.chosen = layout.take(tokens, experts.active, spec::DType::kI32);
+    a.expert_weights = layout.take(tokens, experts.active);
+    a.shared_gate = layout.take(tokens, 1);
+    a.expert_rows = layout.take(tokens, model.hidden, dtype);
+    a.expert_in = layout.take(tokens, 2 * experts.intermediate);
+    a.expert_gated = layout.take(tokens, experts.intermediate, dtype);
+    a.expert_product = layout.take(tokens, model.hidden);
+  }
   layout.rewind(kept);
   a.told = layout.take(kLogitRowsMin, model.vocab);
   const auto hidden = static_cast<std::size_t>(model.hidden);

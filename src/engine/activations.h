@@ -24,10 +24,19 @@ struct Activations {
   ops::TensorRef states{};   ///< [tokens, heads (head_dim + 2)]: AttentionParts::left.
   ops::TensorRef gate_up{};  ///< [tokens, 2 intermediate]
   ops::TensorRef gated{};    ///< (*) [tokens, intermediate]
-  ops::TensorRef picked{};   ///< [logit_rows(), hidden]: the rows that sample.
-  ops::TensorRef head_in{};  ///< (*) [logit_rows(), hidden]: those, normalised.
-  ops::TensorRef logits{};   ///< [logit_rows(), vocab]
-  ops::TensorRef told{};     ///< [kLogitRowsMin, vocab]: logits as they were, of those told.
+  // Of models with experts.
+  ops::TensorRef router{};          ///< [tokens, experts]
+  ops::TensorRef chosen{};          ///< i32 [tokens, active experts]
+  ops::TensorRef expert_weights{};  ///< [tokens, active experts]
+  ops::TensorRef shared_gate{};     ///< [tokens, 1]
+  ops::TensorRef expert_rows{};     ///< (*) [tokens, hidden]
+  ops::TensorRef expert_in{};       ///< [tokens, 2 width of an expert]
+  ops::TensorRef expert_gated{};    ///< (*) [tokens, width of an expert]
+  ops::TensorRef expert_product{};  ///< [tokens, hidden]
+  ops::TensorRef picked{};          ///< [logit_rows(), hidden]: the rows that sample.
+  ops::TensorRef head_in{};         ///< (*) [logit_rows(), hidden]: those, normalised.
+  ops::TensorRef logits{};          ///< [logit_rows(), vocab]
+  ops::TensorRef told{};            ///< [kLogitRowsMin, vocab]: logits as they were, of those told.
 
   /// Most rows whose logits exist at once: at least kLogitRowsMin.
   [[nodiscard]] std::int64_t logit_rows() const { return logits.shape[0]; }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "ops/attention.h"
 #include "ops/exchange.h"
+#include "ops/experts.h"
 #include "ops/gather_rows.h"
 #include "ops/linear.h"
 #include "ops/rms_norm.h"
@@ -246,7 +247,41 @@ void Decoder::attend(ops::OpContext& context,
   sum_over_ranks(context, hidden);
 }
 
-/// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden)))
+/// hidden += the weighted sum of what the experts that a token takes give for `normed`.
+void Decoder::take_experts(ops::OpContext& context,
+                           std::int64_t layer,
+                           std::int64_t tokens,
+                           const Activations& activations) const {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const auto hidden = Activations::rows(activations.hidden, tokens);
+  const auto normed = Activations::rows(activations.normed, tokens);
+  const auto router = Activations::rows(activations.router, tokens);
+  const auto chosen = Activations::rows(activations.chosen, tokens);
+  const auto weights = Activations::rows(activations.expert_weights, tokens);
+  ops::linear(context, {.x = normed, .weight = w.router, .out = router});
+  ops::choose_experts(context,
+                      {.logits = router,
+                       .normalised = model_.experts.normalised,
+                       .chosen = chosen,
+                       .weights = weights});
+  ops::experts(context,
+               {.x = normed,
+                .chosen = chosen,
+                .weights = weights,
+                .gate_up = w.experts_gate_up,
+                .gate_up_scale = w.experts_gate_up_scale,
+                .down = w.experts_down,
+                .down_scale = w.experts_down_scale,
+                .residual = residual(hidden),
+                .rows = Activations::rows(activations.expert_rows, tokens),
+                .in = Activations::rows(activations.expert_in, tokens),
+                .gated = Activations::rows(activations.expert_gated, tokens),
+                .product = Activations::rows(activations.expert_product, tokens),
+                .out = hidden});
+}
+
+/// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden))); with experts likewise for each, and
+/// of the MLP that all tokens share as much as each takes.
 void Decoder::feed_forward(ops::OpContext& context,
                            std::int64_t layer,
                            std::int64_t tokens,
@@ -254,24 +289,38 @@ void Decoder::feed_forward(ops::OpContext& context,
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const auto hidden = Activations::rows(activations.hidden, tokens);
   const auto normed = Activations::rows(activations.normed, tokens);
-  const auto gate_up = Activations::rows(activations.gate_up, tokens);
-  const auto gated = Activations::rows(activations.gated, tokens);
+  const bool experts = model_.experts.count > 0;
   ops::rms_norm(context,
                 {.x = hidden,
                  .weight = w.post_norm,
                  .out = normed,
                  .eps = static_cast<float>(model_.rms_eps)});
-  linear_parts(context,
-               w.gate_up,
-               {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
-  ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
-  ops::linear(context,
-              {.x = gated,
-               .weight = w.down,
-               .scale = w.down_scale,
-               .bias = w.down_bias,
-               .residual = residual(hidden),
-               .out = hidden});
+  if (experts) {
+    take_experts(context, layer, tokens, activations);
+  }
+  if (model_.intermediate > 0) {
+    const auto gate_up = Activations::rows(activations.gate_up, tokens);
+    const auto gated = Activations::rows(activations.gated, tokens);
+    linear_parts(context,
+                 w.gate_up,
+                 {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
+    if (experts) {
+      const auto share = Activations::rows(activations.shared_gate, tokens);
+      ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
+      ops::share_rows(context,
+                      {.gate = share,
+                       .rows = ops::columns_of(gate_up, model_.intermediate, model_.intermediate)});
+    }
+    ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
+    // What the experts gave is in `hidden`, of every rank its part.
+    ops::linear(context,
+                {.x = gated,
+                 .weight = w.down,
+                 .scale = w.down_scale,
+                 .bias = w.down_bias,
+                 .residual = experts ? ops::ConstTensorRef(hidden) : residual(hidden),
+                 .out = hidden});
+  }
   sum_over_ranks(context, hidden);
 }
 

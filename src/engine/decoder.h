@@ -106,6 +106,10 @@ class Decoder {
               std::int64_t layer,
               const Batch& batch,
               const Activations& activations) const;
+  void take_experts(ops::OpContext& context,
+                    std::int64_t layer,
+                    std::int64_t tokens,
+                    const Activations& activations) const;
   void feed_forward(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,

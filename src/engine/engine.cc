@@ -61,6 +61,9 @@ Result<void> Engine::Impl::add_model(ModelId id,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
+  if (spec.experts.count > 0 && device_.properties().kind == device::Kind::kCuda) {
+    return Error{Code::kInvalidArgument, "run a model with experts on a GPU: only CPUs do so far"};
+  }
   auto plan = plan_kv(spec, spec::own_layers(spec), layout.dtype, device_.properties().page_bytes);
   if (!plan) {
     return plan.error();

@@ -76,7 +76,20 @@ std::vector<Case> cases() {
   qwen3.heads = 16;
   qwen3.out_bias = qwen3.mlp_bias = false;
   qwen3.qk_norm = true;
-  return {{"Llama", llama}, {"Mistral", mistral}, {"Qwen2", qwen2}, {"Qwen3", qwen3}};
+  ModelSpec mixtral = mistral;
+  mixtral.architecture = spec::Architecture::kMixtral;
+  mixtral.window = {0, 0, 0};
+  mixtral.intermediate = 0;
+  mixtral.experts = {.count = 5, .active = 2, .intermediate = 16, .normalised = true};
+  ModelSpec shared = qwen2;
+  shared.architecture = spec::Architecture::kQwen2Moe;
+  shared.experts = {.count = 4, .active = 3, .intermediate = 8};
+  return {{"Llama", llama},
+          {"Mistral", mistral},
+          {"Qwen2", qwen2},
+          {"Qwen3", qwen3},
+          {"Mixtral", mixtral},
+          {"Qwen2Moe", shared}};
 }
 
 /// A model of random weights on disk.

@@ -76,6 +76,24 @@ class Binder {
   std::string complaint_{};
 };
 
+void bind_experts(Binder& binder,
+                  const spec::ModelSpec& model,
+                  bool scaled,
+                  std::int64_t layer,
+                  LayerWeights& w) {
+  const spec::Experts& experts = model.experts;
+  const std::int64_t in = experts.count * 2 * experts.intermediate;
+  const std::int64_t out = experts.count * model.hidden;
+  w.router = binder.matrix(Role::kRouter, layer, experts.count, model.hidden);
+  if (model.intermediate > 0) {
+    w.shared_gate = binder.matrix(Role::kSharedGate, layer, 1, model.hidden);
+  }
+  w.experts_gate_up = binder.matrix(Role::kExpertsGateUp, layer, in, model.hidden);
+  w.experts_gate_up_scale = binder.vector_if(scaled, Role::kExpertsGateUpScale, layer, in);
+  w.experts_down = binder.matrix(Role::kExpertsDown, layer, out, experts.intermediate);
+  w.experts_down_scale = binder.vector_if(scaled, Role::kExpertsDownScale, layer, out);
+}
+
 LayerWeights bind_layer(Binder& binder,
                         const spec::ModelSpec& model,
                         bool scaled,
@@ -95,6 +113,12 @@ LayerWeights bind_layer(Binder& binder,
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
   w.post_norm = binder.vector(Role::kPostNorm, layer, hidden);
+  if (model.experts.count > 0) {
+    bind_experts(binder, model, scaled, layer, w);
+  }
+  if (model.intermediate == 0) {
+    return w;
+  }
   w.gate_up = binder.parts(Role::kGateUp, layer, gate_up, hidden);
   w.gate_up_scale = binder.vector_if(scaled, Role::kGateUpScale, layer, gate_up);
   w.gate_up_bias = binder.vector_if(model.mlp_bias, Role::kGateUpBias, layer, gate_up);

@@ -35,6 +35,14 @@ struct LayerWeights {
   ConstTensorRef down{};  ///< [hidden, intermediate]
   ConstTensorRef down_scale{};
   ConstTensorRef down_bias{};
+  // Of a layer with experts; then gate_up and down are those of the MLP that all tokens share, and
+  // absent where there is none.
+  ConstTensorRef router{};           ///< [experts, hidden]
+  ConstTensorRef shared_gate{};      ///< [1, hidden]
+  ConstTensorRef experts_gate_up{};  ///< [experts 2 intermediate, hidden]
+  ConstTensorRef experts_gate_up_scale{};
+  ConstTensorRef experts_down{};  ///< [experts hidden, intermediate]
+  ConstTensorRef experts_down_scale{};
 };
 
 /// Of a shard vocab is the size of its spec::vocab_range(). A stage of a pipeline has its own

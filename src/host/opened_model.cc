@@ -96,9 +96,16 @@ bool is_partial(const OpenedModel& opened,
          directory.string().starts_with(below);
 }
 
+/// Whether there are operations for all that the model is made of.
+bool knows(const config::DeviceConfig& device, const spec::ModelSpec& model) {
+  return model.experts.count == 0 || device.kind == config::DeviceKind::kCpu;
+}
+
 /// Whether a model that one device can hold may run there.
-bool may_run_on(const config::ModelConfig& model, const config::DeviceConfig& device) {
-  return config::runs_models(device) &&
+bool may_run_on(const config::ModelConfig& model,
+                const spec::ModelSpec& spec,
+                const config::DeviceConfig& device) {
+  return config::runs_models(device) && knows(device, spec) &&
          (model.devices.empty() ||
           std::find(model.devices.begin(), model.devices.end(), device.name) !=
               model.devices.end());
@@ -113,7 +120,7 @@ std::vector<OfferedRank> offer_cut(const config::Config& config,
   for (const agent::HostModel& stage : stages) {
     OfferedRank& rank = offered.emplace_back(OfferedRank{.image_bytes = stage.image_bytes});
     for (std::size_t i = 0; i < config.devices.size(); ++i) {
-      if (may_run_on(model, config.devices[i])) {
+      if (may_run_on(model, stage.spec, config.devices[i])) {
         rank.footprints[device_id(host, i)] = footprint_on(config.devices[i], stage);
       }
     }
@@ -121,7 +128,6 @@ std::vector<OfferedRank> offer_cut(const config::Config& config,
   return offered;
 }
 
-/// Says of a sharded model where its ranks go.
 /// Says of a sharded model where its ranks go. In a cluster, stages for which this host has no
 /// block may be on any of its devices, beside some of other hosts.
 void offer_blocks(const config::Config& config,
@@ -130,6 +136,9 @@ void offer_blocks(const config::Config& config,
                   Offer& offer) {
   const std::vector<agent::HostModel>& ranks = *model.ranks;
   for (const std::vector<std::size_t>& block : config::device_blocks(config, std::ssize(ranks))) {
+    if (!knows(config.devices[block.front()], ranks.front().spec)) {
+      continue;
+    }
     std::vector<DeviceId>& devices = offer.blocks.emplace_back().devices;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       const std::size_t index = block[rank];
@@ -140,7 +149,9 @@ void offer_blocks(const config::Config& config,
   }
   const bool over_hosts = config.cluster && model.config.pipeline_parallel > 1;
   for (std::size_t i = 0; over_hosts && offer.blocks.empty() && i < config.devices.size(); ++i) {
-    for (std::size_t rank = 0; rank < ranks.size() && runs_models(config.devices[i]); ++rank) {
+    for (std::size_t rank = 0; rank < ranks.size() && runs_models(config.devices[i]) &&
+                               knows(config.devices[i], ranks[rank].spec);
+         ++rank) {
       offer.ranks[rank].footprints[device_id(host, i)] =
           footprint_on(config.devices[i], ranks[rank]);
     }
@@ -158,6 +169,14 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     return offer;
   }
   const agent::HostModel& first = model.ranks->front();
+  if (std::ranges::none_of(config.devices, [&](const config::DeviceConfig& device) {
+        return config::runs_models(device) && knows(device, first.spec);
+      })) {
+    offer.failure = Error{Code::kInvalidArgument,
+                          "models with experts run on devices of kind cpu so far, and this host "
+                          "has none; another engine can serve it: configure it with `cmd:`"};
+    return offer;
+  }
   offer.fetched = !model.source.empty();
   offer.written = std::chrono::nanoseconds(first.written.time_since_epoch()).count();
   offer.context = context_of(model.config, first.spec);
@@ -169,7 +188,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     return offer;
   }
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
-    if (may_run_on(model.config, config.devices[i])) {
+    if (may_run_on(model.config, first.spec, config.devices[i])) {
       offer.ranks[0].footprints[device_id(host, i)] = footprint_on(config.devices[i], first);
     }
   }

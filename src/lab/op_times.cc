@@ -231,6 +231,9 @@ Result<std::vector<OpSample>> time_ops(device::Device& device,
         Product{"attention's output", width, model.hidden},
         Product{"gate and up", model.hidden, 2 * model.intermediate},
         Product{"down", model.intermediate, model.hidden}}) {
+    if (product.inputs == 0 || product.outputs == 0) {
+      continue;  // All of its MLP is experts.
+    }
     done = done ? time_product(*bed, product, dtype, limits.tokens, samples) : done;
   }
   const Product head{"head", model.hidden, model.vocab};

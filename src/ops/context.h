@@ -10,6 +10,8 @@ namespace heddle::ops {
 struct AllGatherArgs;
 struct AllReduceArgs;
 struct AttentionArgs;
+struct ChooseExpertsArgs;
+struct ExpertsArgs;
 struct GatherRowsArgs;
 struct GuestAttentionArgs;
 struct LinearArgs;
@@ -18,6 +20,7 @@ struct PenaltiesArgs;
 struct RmsNormArgs;
 struct RopeAppendArgs;
 struct SampleArgs;
+struct ShareRowsArgs;
 struct SiluMulArgs;
 struct WaitArgs;
 
@@ -29,6 +32,9 @@ struct KernelTable {
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
   /// Null, as is post_guest_attention, where a device cannot have guests.
   void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
+  /// Null, as are the next and share_rows, where there is no model with experts.
+  void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
+  void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
   void (*log_probs)(device::Stream& stream, const LogProbsArgs& args) = nullptr;
@@ -37,6 +43,7 @@ struct KernelTable {
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope_append)(device::Stream& stream, const RopeAppendArgs& args) = nullptr;
   void (*sample)(device::Stream& stream, const SampleArgs& args) = nullptr;
+  void (*share_rows)(device::Stream& stream, const ShareRowsArgs& args) = nullptr;
   void (*silu_mul)(device::Stream& stream, const SiluMulArgs& args) = nullptr;
   void (*wait)(device::Stream& stream, const WaitArgs& args) = nullptr;
 };

@@ -38,6 +38,17 @@ inline void fields(Fields& v, spec::PipeStage& x) {
   v(2, "ends", x.ends, kCount);
 }
 
+inline void fields(Fields& v, spec::Experts& x) {
+  v.type("Experts");
+  v(1, "count", x.count, kCount);
+  v(2, "active", x.active, kCount);
+  v(3, "intermediate", x.intermediate, kCount);
+  v(4, "normalised", x.normalised);
+  v.require(x, "no more active experts than there are", [](const spec::Experts& experts) {
+    return experts.active <= experts.count;
+  });
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -64,6 +75,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(22, "shard", x.shard);
   v(23, "stage", x.stage);
   v(24, "formats", x.formats);
+  v(25, "experts", x.experts);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

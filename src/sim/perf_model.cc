@@ -62,7 +62,7 @@ const std::array<double, 8>& mps_row(Phase phase, std::int64_t batch) {
 
 ModelShape shape_of(const spec::ModelSpec& model) {
   return {.hidden = model.hidden,
-          .intermediate = model.intermediate,
+          .intermediate = model.intermediate + model.experts.active * model.experts.intermediate,
           .layers = model.layers,
           .heads = model.heads,
           .kv_heads = model.kv_heads,

@@ -30,7 +30,7 @@ struct ModelShape {
   bool tied_embeddings = false;
 };
 
-/// Those of a model that is served.
+/// Those of a model that is served; of experts, as wide an MLP as one token takes.
 [[nodiscard]] ModelShape shape_of(const spec::ModelSpec& model);
 
 /// Weights of the linear operators of one layer: h*(nq+2nkv)*hd + nq*hd*h + 3*h*f.

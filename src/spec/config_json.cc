@@ -17,13 +17,14 @@
 namespace heddle::spec {
 namespace {
 
-// Far above any dense model, and small enough that no product of dimensions overflows: 2^59 bytes.
+// Far above any model, and small enough that no product of dimensions overflows: 2^59 bytes.
 constexpr std::int64_t kHiddenMax = 1 << 20;
 constexpr std::int64_t kIntermediateMax = 1 << 22;
 constexpr std::int64_t kLayersMax = 1 << 10;
 constexpr std::int64_t kHeadsMax = 1 << 12;
 constexpr std::int64_t kHeadDimMax = 1 << 12;
 constexpr std::int64_t kVocabMax = 1 << 24;
+constexpr std::int64_t kExpertsMax = 1 << 10;
 constexpr std::int64_t kPositionMax = 1 << 30;
 constexpr NumberRange kFactorRange{1.0, 1e6};
 
@@ -46,6 +47,9 @@ constexpr std::array kFamilies = {
     Family{Architecture::kMistral, "MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2},
     Family{Architecture::kQwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1},
     Family{Architecture::kQwen3, "Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1},
+    Family{Architecture::kMixtral, "MixtralForCausalLM", "mixtral", 8, 0, 131072, 1, 2},
+    Family{Architecture::kQwen2Moe, "Qwen2MoeForCausalLM", "qwen2_moe", 16, 0, 32768, -1, -1},
+    Family{Architecture::kQwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe", 4, 0, 32768, -1, -1},
 };
 
 std::string family_names() {
@@ -96,18 +100,65 @@ const Family* read_family(JsonFields& fields) {
   return nullptr;
 }
 
+bool has_experts(Architecture architecture) {
+  return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
+         architecture == Architecture::kQwen3Moe;
+}
+
+/// Every layer has experts, or this is refused.
+void require_sparse(JsonFields& fields) {
+  const auto refuse = [&](std::string_view key) {
+    fields.reject(
+        key, fmt::format("only models with experts in every layer are built in; {}", kElsewhere));
+  };
+  if (fields.integer("decoder_sparse_step", {0, kLayersMax}, 1) != 1) {
+    refuse("decoder_sparse_step");
+  }
+  const Json* dense = fields.find("mlp_only_layers");
+  const auto* list = dense == nullptr ? nullptr : dense->as<Json::Array>();
+  if (dense != nullptr && (list == nullptr || !list->empty())) {
+    refuse("mlp_only_layers");
+  }
+}
+
+/// Experts, and the width of the MLP beside them. Qwen's `intermediate_size` is of layers without.
+void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
+  Experts& experts = model.experts;
+  if (family.architecture == Architecture::kMixtral) {
+    experts.count = fields.integer("num_local_experts", {1, kExpertsMax}, 8);
+    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, 2);
+    experts.intermediate = fields.integer("intermediate_size", {1, kIntermediateMax});
+    experts.normalised = true;
+    model.intermediate = 0;
+  } else {
+    const bool shares = family.architecture == Architecture::kQwen2Moe;
+    require_sparse(fields);
+    experts.count = fields.integer("num_experts", {1, kExpertsMax}, shares ? 60 : 128);
+    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, shares ? 4 : 8);
+    experts.intermediate =
+        fields.integer("moe_intermediate_size", {1, kIntermediateMax}, shares ? 1408 : 768);
+    experts.normalised = fields.boolean("norm_topk_prob", false);
+    model.intermediate =
+        shares ? fields.integer("shared_expert_intermediate_size", {1, kIntermediateMax}, 5632) : 0;
+  }
+  if (fields.ok() && experts.active > experts.count) {
+    fields.reject(
+        "num_experts_per_tok",
+        fmt::format("a token cannot take {} of {} experts", experts.active, experts.count));
+  }
+}
+
 /// What would change the mathematics in ways that are not built in.
-void reject_unsupported(JsonFields& fields) {
+void reject_unsupported(JsonFields& fields, const Family& family) {
   if (fields.find("quantization_config") != nullptr) {
     fields.reject("quantization_config",
                   fmt::format("only unquantized weights are built in; {}", kElsewhere));
   }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     const Json* count = fields.find(key);
-    if (count != nullptr &&
+    if (count != nullptr && !has_experts(family.architecture) &&
         (count->as<std::int64_t>() == nullptr || *count->as<std::int64_t>() > 1)) {
-      fields.reject(key,
-                    fmt::format("only dense models are built in, without experts; {}", kElsewhere));
+      fields.reject(key, fmt::format("a {} has no experts here; {}", family.name, kElsewhere));
     }
   }
   const std::string activation = fields.text("hidden_act");
@@ -124,7 +175,11 @@ void read_dimensions(JsonFields& fields, const Family& family, ModelSpec& model)
   model.hidden = fields.integer("hidden_size", {1, kHiddenMax});
   model.layers = fields.integer("num_hidden_layers", {1, kLayersMax});
   model.heads = fields.integer("num_attention_heads", {1, kHeadsMax});
-  model.intermediate = fields.integer("intermediate_size", {1, kIntermediateMax});
+  if (has_experts(family.architecture)) {
+    read_experts(fields, family, model);
+  } else {
+    model.intermediate = fields.integer("intermediate_size", {1, kIntermediateMax});
+  }
   model.vocab = fields.integer("vocab_size", {1, kVocabMax});
   model.max_position =
       fields.integer("max_position_embeddings", {1, kPositionMax}, family.max_position);
@@ -168,11 +223,16 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
       model.mlp_bias = fields.boolean("mlp_bias", false);
       break;
     case Architecture::kMistral:
+    case Architecture::kMixtral:
       break;
     case Architecture::kQwen2:
       model.qkv_bias = true;
       break;
+    case Architecture::kQwen2Moe:
+      model.qkv_bias = fields.boolean("qkv_bias", true);
+      break;
     case Architecture::kQwen3:
+    case Architecture::kQwen3Moe:
       model.qkv_bias = model.out_bias = attention_bias;
       model.qk_norm = true;
       break;
@@ -214,14 +274,20 @@ bool any_of(const std::vector<bool>& flags) {
   return std::find(flags.begin(), flags.end(), true) != flags.end();
 }
 
-/// The window of Mistral, which all layers share; 0 for none.
-std::int64_t read_mistral_window(JsonFields& fields, const std::vector<bool>& windowed) {
+/// A window that all layers share, if `used`; 0 for none. What an absent key means is `usual`, 0
+/// for none.
+std::int64_t read_common_window(JsonFields& fields,
+                                const Family& family,
+                                const std::vector<bool>& windowed,
+                                bool used,
+                                std::int64_t usual) {
   if (std::adjacent_find(windowed.begin(), windowed.end(), std::not_equal_to<>()) !=
       windowed.end()) {
-    fields.reject("layer_types", "all layers of MistralForCausalLM are of one type");
+    fields.reject("layer_types", fmt::format("all layers of {} are of one type", family.name));
   }
-  const bool none = fields.is_null("sliding_window");
-  return none ? 0 : fields.integer("sliding_window", kWindowRange, 4096);
+  const bool none = !used || fields.is_null("sliding_window") ||
+                    (usual == 0 && fields.find("sliding_window") == nullptr);
+  return none ? 0 : fields.integer("sliding_window", kWindowRange, usual);
 }
 
 /// The window of Qwen, 0 for none. Fills `windowed` where `layer_types` has left it empty.
@@ -251,10 +317,21 @@ void read_windows(JsonFields& fields, const Family& family, ModelSpec& model) {
     if (any_of(windowed)) {
       fields.reject("layer_types", "LlamaForCausalLM has only \"full_attention\" layers");
     }
-  } else if (family.architecture == Architecture::kMistral) {
-    window = read_mistral_window(fields, windowed);
+  } else if (family.architecture == Architecture::kMistral ||
+             family.architecture == Architecture::kMixtral) {
+    const std::int64_t usual = family.architecture == Architecture::kMistral ? 4096 : 0;
+    window = read_common_window(fields, family, windowed, true, usual);
+    windowed.assign(layers, true);
+  } else if (family.architecture == Architecture::kQwen3Moe) {
+    const bool used = fields.boolean("use_sliding_window", false);
+    window = read_common_window(fields, family, windowed, used, 4096);
     windowed.assign(layers, true);
   } else {
+    if (family.architecture == Architecture::kQwen2Moe && windowed.empty() &&
+        fields.boolean("use_sliding_window", false)) {
+      fields.reject("use_sliding_window",
+                    "layer_types must say which layers of Qwen2MoeForCausalLM have a window");
+    }
     window = read_qwen_window(fields, model, windowed);
   }
   // Positions end at max_position, so a window of that many tokens or more hides none of them.
@@ -428,7 +505,7 @@ Result<ModelSpec> parse_model_config(std::string_view text, std::string_view fil
   }
   ModelSpec model;
   model.architecture = family->architecture;
-  reject_unsupported(fields);
+  reject_unsupported(fields, *family);
   read_dimensions(fields, *family, model);
   if (fields.ok()) {  // The rest relies on the dimensions.
     read_switches(fields, *family, model);

@@ -152,8 +152,8 @@ TEST(ConfigJson, ModelTypeDecidesWhereArchitecturesAreAbsent) {
 }
 
 TEST(ConfigJson, UnknownArchitecturesAreNamedWithAWayOut) {
-  EXPECT_THAT(error_of("MixtralForCausalLM", ""),
-              AllOf(StartsWith("config.json: architectures is [\"MixtralForCausalLM\"]; built in "
+  EXPECT_THAT(error_of("FalconForCausalLM", ""),
+              AllOf(StartsWith("config.json: architectures is [\"FalconForCausalLM\"]; built in "
                                "are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
                                "Qwen3ForCausalLM"),
                     HasSubstr("another engine can serve this model")));
@@ -169,7 +169,7 @@ TEST(ConfigJson, RejectsMathematicsThatIsNotBuiltIn) {
   EXPECT_THAT(error_of(kLlama, R"(, "quantization_config": {"quant_method": "awq"})"),
               HasSubstr("quantization_config is an object; only unquantized weights"));
   EXPECT_THAT(error_of(kQwen3, R"(, "num_experts": 64)"),
-              HasSubstr("num_experts is 64; only dense models are built in"));
+              HasSubstr("num_experts is 64; a Qwen3ForCausalLM has no experts here"));
   EXPECT_THAT(error_of(kLlama, R"(, "partial_rotary_factor": 0.5)"),
               HasSubstr("partial_rotary_factor is 0.5; only 1"));
   EXPECT_THAT(error_of(kLlama, R"(, "rope_scaling": {"rope_type": "longrope", "factor": 4})"),
@@ -181,6 +181,52 @@ TEST(ConfigJson, RejectsMathematicsThatIsNotBuiltIn) {
   EXPECT_TRUE(parse_model_config(config(kLlama, R"(, "hidden_act": "silu",
       "quantization_config": null, "num_experts": 0, "partial_rotary_factor": 1.0)"),
                                  "c"));
+}
+
+TEST(ConfigJson, ReadsExperts) {
+  const ModelSpec mixtral = parsed("MixtralForCausalLM", R"(, "num_local_experts": 8)");
+  EXPECT_EQ(mixtral.experts,
+            (Experts{.count = 8, .active = 2, .intermediate = 128, .normalised = true}));
+  EXPECT_EQ(mixtral.intermediate, 0);
+  EXPECT_THAT(mixtral.window, Each(0));
+
+  const ModelSpec qwen3 = parsed("Qwen3MoeForCausalLM",
+                                 R"(, "num_experts": 16, "num_experts_per_tok": 4,
+      "moe_intermediate_size": 24, "norm_topk_prob": true, "mlp_only_layers": [],
+      "decoder_sparse_step": 1, "use_sliding_window": false)");
+  EXPECT_EQ(qwen3.experts,
+            (Experts{.count = 16, .active = 4, .intermediate = 24, .normalised = true}));
+  EXPECT_EQ(qwen3.intermediate, 0) << "intermediate_size is of layers without experts";
+  EXPECT_TRUE(qwen3.qk_norm);
+
+  const ModelSpec qwen2 =
+      parsed("Qwen2MoeForCausalLM", R"(, "shared_expert_intermediate_size": 96)");
+  EXPECT_EQ(qwen2.experts,
+            (Experts{.count = 60, .active = 4, .intermediate = 1408, .normalised = false}));
+  EXPECT_EQ(qwen2.intermediate, 96);
+  EXPECT_TRUE(qwen2.qkv_bias);
+}
+
+TEST(ConfigJson, ReadsTheWindowsOfModelsWithExperts) {
+  EXPECT_THAT(parsed("MixtralForCausalLM", R"(, "sliding_window": 16)").window, Each(16));
+  EXPECT_THAT(parsed("Qwen3MoeForCausalLM", R"(, "sliding_window": 16)").window, Each(0));
+  EXPECT_THAT(
+      parsed("Qwen3MoeForCausalLM", R"(, "use_sliding_window": true, "sliding_window": 16)").window,
+      Each(16));
+  EXPECT_THAT(
+      error_of("Qwen2MoeForCausalLM", R"(, "use_sliding_window": true, "sliding_window": 16)"),
+      HasSubstr("layer_types must say which layers"));
+}
+
+TEST(ConfigJson, RejectsExpertsThatAreNotBuiltIn) {
+  constexpr std::string_view kQwen3Moe = "Qwen3MoeForCausalLM";
+  EXPECT_THAT(error_of(kQwen3Moe, R"(, "decoder_sparse_step": 2)"),
+              HasSubstr("decoder_sparse_step is 2; only models with experts in every layer"));
+  EXPECT_THAT(error_of(kQwen3Moe, R"(, "mlp_only_layers": [0])"),
+              HasSubstr("mlp_only_layers is an array of 1; only models with experts in every"));
+  EXPECT_THAT(error_of(kQwen3Moe, R"(, "num_experts": 4, "num_experts_per_tok": 5)"),
+              HasSubstr("num_experts_per_tok is 5; a token cannot take 5 of 4 experts"));
+  EXPECT_THAT(error_of(kQwen3Moe, R"(, "num_experts": 0)"), HasSubstr("num_experts is 0"));
 }
 
 TEST(ConfigJson, RejectsNumbersOutOfRange) {

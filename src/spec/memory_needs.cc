@@ -21,10 +21,18 @@ struct Elements {
   std::int64_t vectors = 0;
 };
 
+/// What decides which experts a token takes, and how much of the MLP that all share.
+std::int64_t router_rows(const ModelSpec& m) {
+  return m.experts.count == 0 ? 0 : m.experts.count + (m.intermediate > 0 ? 1 : 0);
+}
+
 Elements count_elements(const ModelSpec& m) {
   const std::int64_t q = m.heads * m.head_dim;
   const std::int64_t qkv = q + 2 * m.kv_heads * m.head_dim;
-  const std::int64_t layer_matrices = (qkv + q) * m.hidden + 3 * m.intermediate * m.hidden;
+  const Experts& e = m.experts;
+  const std::int64_t layer_matrices = (qkv + q) * m.hidden +
+                                      3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
+                                      router_rows(m) * m.hidden;
   std::int64_t layer_vectors = 2 * m.hidden;
   layer_vectors += m.qkv_bias ? qkv : 0;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
@@ -34,7 +42,8 @@ Elements count_elements(const ModelSpec& m) {
   const std::int64_t layers = own_layers(m).size();
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
-  const std::int64_t layer_rows = qkv + 2 * m.hidden + 2 * m.intermediate;
+  const std::int64_t layer_rows = qkv + m.hidden + (m.intermediate > 0 ? m.hidden : 0) +
+                                  2 * m.intermediate + e.count * (m.hidden + 2 * e.intermediate);
   return {.matrices = (vocab + head_rows) * m.hidden + layers * layer_matrices,
           .matrix_rows = head_rows + layers * layer_rows,
           .vectors = (leads(m) ? m.hidden : 0) + layers * layer_vectors};
@@ -61,6 +70,11 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
     add(Matrix::kGate, layer, m.intermediate, m.hidden);
     add(Matrix::kUp, layer, m.intermediate, m.hidden);
     add(Matrix::kDown, layer, m.hidden, m.intermediate);
+    add(Matrix::kGate, layer, m.experts.count * m.experts.intermediate, m.hidden);
+    add(Matrix::kUp, layer, m.experts.count * m.experts.intermediate, m.hidden);
+    add(Matrix::kDown, layer, m.experts.count * m.hidden, m.experts.intermediate);
+    bytes +=
+        static_cast<std::uint64_t>(router_rows(m) * m.hidden) * dtype_bytes(compute_dtype(image));
   }
   return bytes;
 }

@@ -46,6 +46,34 @@ TEST(MemoryNeeds, WeightsFollowTheDtypeButForVectors) {
   EXPECT_EQ(weight_bytes(model, DType::kBf16), 2 * all + 2 * vectors);
 }
 
+TEST(MemoryNeeds, CountsExperts) {
+  // Qwen3-30B-A3B as published.
+  ModelSpec model;
+  model.hidden = 2048;
+  model.layers = 48;
+  model.heads = 32;
+  model.kv_heads = 4;
+  model.head_dim = 128;
+  model.qk_norm = true;
+  model.vocab = 151936;
+  model.max_position = 40960;
+  model.window.assign(48, 0);
+  model.experts = {.count = 128, .active = 8, .intermediate = 768, .normalised = true};
+  EXPECT_EQ(parameter_count(model), 30'532'122'624);  // As its model card says: 30.5 B.
+  // Its routers are never rounded to int8.
+  const std::uint64_t routers = 48U * 128U * 2048U;
+  const std::uint64_t embedding = 151936U * 2048U;
+  const std::uint64_t vectors = 48U * (2 * 2048 + 2 * 128) + 2048;
+  const auto all = static_cast<std::uint64_t>(parameter_count(model));
+  const std::uint64_t rows = 151936U + 48U * (5120U + 2048U + 128U * (2048U + 2U * 768U));
+  EXPECT_EQ(weight_bytes(model, DType::kI8),
+            all - vectors + embedding + routers + 4U * (vectors + rows));
+
+  ModelSpec shared = model;
+  shared.intermediate = 5632;
+  EXPECT_EQ(parameter_count(shared) - parameter_count(model), 48 * (3 * 5632 * 2048 + 2048));
+}
+
 TEST(MemoryNeeds, WindowsBoundTheKv) {
   ModelSpec model = llama_1b();
   const std::uint64_t per_layer = 2 * 8 * 64 * 2;

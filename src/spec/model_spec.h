@@ -10,7 +10,15 @@
 namespace heddle::spec {
 
 /// The families of one decoder that configuration tells apart.
-enum class Architecture : std::uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Architecture : std::uint8_t {
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kMixtral,
+  kQwen2Moe,
+  kQwen3Moe
+};
 
 enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
 
@@ -29,6 +37,18 @@ struct RopeScaling {
   std::int64_t original_max_position = 0;  ///< llama3 and yarn; 0 means max_position.
 };
 
+/// A mixture of experts in place of each layer's MLP: gated MLPs, of which a token takes the
+/// likeliest few, as its router says.
+struct Experts {
+  std::int64_t count = 0;   ///< 0: there are none.
+  std::int64_t active = 0;  ///< That a token takes, 1 to `count`.
+  /// Width of each.
+  std::int64_t intermediate = 0;
+  /// What a token's experts weigh adds up to 1; else they weigh what the softmax over all says.
+  bool normalised = false;
+  friend bool operator==(const Experts&, const Experts&) = default;
+};
+
 /// Which part of a model this is: rank `rank` of `ranks` that share its work (spec/shard.h).
 struct Shard {
   std::int64_t rank = 0;
@@ -44,16 +64,17 @@ struct PipeStage {
   friend bool operator==(const PipeStage&, const PipeStage&) = default;
 };
 
-/// What a dense decoder-only model is: the dimensions and switches of config.json, checked. Values
+/// What a decoder-only model is: the dimensions and switches of config.json, checked. Values
 /// only; nothing here says where the weights are or where they run.
 struct ModelSpec {
   Architecture architecture = Architecture::kLlama;
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;      ///< Divides heads.
-  std::int64_t head_dim = 0;      ///< Even; not necessarily hidden / heads.
-  std::int64_t intermediate = 0;  ///< Width of the gated MLP.
+  std::int64_t kv_heads = 0;  ///< Divides heads.
+  std::int64_t head_dim = 0;  ///< Even; not necessarily hidden / heads.
+  /// Width of the gated MLP that every token takes; 0 where there are only experts.
+  std::int64_t intermediate = 0;
   std::int64_t vocab = 0;
   std::int64_t max_position = 0;  ///< Context length in tokens, prompt and answer together.
   double rms_eps = 1e-6;
@@ -70,10 +91,14 @@ struct ModelSpec {
       DType::kBf16;            ///< config.json's torch_dtype; what a checkpoint mostly holds.
   TokenId bos = -1;            ///< -1 when there is none.
   std::vector<TokenId> eos{};  ///< Any of these ends a turn; generation_config.json wins.
+  /// With experts: a layer adds what they give, and `intermediate` is of the MLP that is shared by
+  /// all tokens, each of which takes a part of it (Qwen2-MoE).
+  Experts experts{};
   /// Of a GGUF file with blocks: which each matrix is stored in, kBf16 for plain numbers, in the
   /// order of format_index() (block_panels.h). Empty where all are plain.
   std::vector<DType> formats{};
-  /// Of a shard `heads`, `kv_heads` and `intermediate` are its own, all else is the whole model's.
+  /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole
+  /// model's.
   Shard shard{};
   /// Of a stage `layers` and all else is the whole model's.
   PipeStage stage{};

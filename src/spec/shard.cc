@@ -9,7 +9,8 @@ namespace {
 
 bool is_divided(const ModelSpec& model, std::int64_t ranks) {
   return model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
-         model.intermediate % ranks == 0 && ranks <= model.vocab;
+         model.intermediate % ranks == 0 && model.experts.intermediate % ranks == 0 &&
+         ranks <= model.vocab;
 }
 
 /// "1, 2 or 4": the numbers of ranks that would do.
@@ -25,6 +26,15 @@ std::string possible_ranks(const ModelSpec& model) {
   return last.empty() ? "only " + text : text + " or " + last;
 }
 
+/// "MLP of 48", "experts of 16".
+std::string widths(const ModelSpec& model) {
+  const std::string experts = "experts of " + std::to_string(model.experts.intermediate);
+  const std::string mlp = "MLP of " + std::to_string(model.intermediate);
+  return model.experts.count == 0  ? mlp
+         : model.intermediate == 0 ? experts
+                                   : mlp + " and " + experts;
+}
+
 }  // namespace
 
 Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
@@ -35,8 +45,7 @@ Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
   return Error{Code::kInvalidArgument,
                "divide a model into " + std::to_string(ranks) + " shards: its " +
                    std::to_string(model.heads) + " attention heads, " +
-                   std::to_string(model.kv_heads) + " key-value heads and MLP of " +
-                   std::to_string(model.intermediate) +
+                   std::to_string(model.kv_heads) + " key-value heads and " + widths(model) +
                    " must be multiples of that; possible here: " + possible_ranks(model)};
 }
 
@@ -47,6 +56,7 @@ ModelSpec shard_of(const ModelSpec& model, Shard shard) {
   own.heads /= shard.ranks;
   own.kv_heads /= shard.ranks;
   own.intermediate /= shard.ranks;
+  own.experts.intermediate /= shard.ranks;
   own.shard = shard;
   return own;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "spec/memory_needs.h"
@@ -33,6 +34,21 @@ TEST(Shard, DividesHeadsAndTheMlpAndNothingElse) {
   EXPECT_EQ(part.vocab, 101);
   EXPECT_EQ(part.shard, (Shard{.rank = 1, .ranks = 4}));
   EXPECT_EQ(shard_of(whole, {}).heads, 12);
+}
+
+TEST(Shard, DividesExpertsByTheirWidth) {
+  ModelSpec whole = model();
+  whole.intermediate = 0;
+  whole.experts = {.count = 3, .active = 2, .intermediate = 8};
+  const ModelSpec part = shard_of(whole, {.rank = 1, .ranks = 4});
+  EXPECT_EQ(part.experts.count, 3);
+  EXPECT_EQ(part.experts.intermediate, 2);
+  whole.experts.intermediate = 6;
+  EXPECT_THAT(divides(whole, 4).error().message,
+              testing::HasSubstr("4 key-value heads and experts of 6 must be multiples"));
+  whole.intermediate = 40;
+  EXPECT_THAT(divides(whole, 4).error().message,
+              testing::HasSubstr("MLP of 40 and experts of 6 must"));
 }
 
 TEST(Shard, RangesOfTheVocabularyMakeUpTheWhole) {

@@ -37,7 +37,13 @@ class Planner {
       if (own.contains({.begin = layer, .end = layer + 1})) {
         layer_ = layer;
         plan_attention();
-        plan_mlp();
+        vector(Role::kPostNorm, {whole(name("post_attention_layernorm.weight"), model_.hidden)});
+        if (model_.experts.count > 0) {
+          plan_experts();
+        }
+        if (model_.intermediate > 0) {
+          plan_mlp(model_.experts.count > 0 ? "mlp.shared_expert" : "mlp");
+        }
       }
       end_stage();
     }
@@ -135,25 +141,77 @@ class Planner {
     }
   }
 
-  void plan_mlp() {
+  /// What published checkpoints call the parts of a layer's experts.
+  struct ExpertNames {
+    std::string_view router;
+    std::string_view experts;
+    std::string_view gate;
+    std::string_view up;
+    std::string_view down;
+  };
+  [[nodiscard]] ExpertNames expert_names() const {
+    if (model_.architecture == spec::Architecture::kMixtral) {
+      return {.router = "block_sparse_moe.gate.weight",
+              .experts = "block_sparse_moe.experts",
+              .gate = "w1",
+              .up = "w3",
+              .down = "w2"};
+    }
+    return {.router = "mlp.gate.weight",
+            .experts = "mlp.experts",
+            .gate = "gate_proj",
+            .up = "up_proj",
+            .down = "down_proj"};
+  }
+
+  void plan_experts() {
+    const auto& [count, active, width, normalised] = model_.experts;
+    const ExpertNames names = expert_names();
+    const auto part_name = [&](std::int64_t expert, std::string_view part) {
+      return name(fmt::format("{}.{}.{}.weight", names.experts, expert, part));
+    };
+    const spec::DType plain = spec::compute_dtype(layout_.dtype);
+    add(Role::kRouter, plain, all_columns(model_.hidden), {whole(name(names.router), count)});
+    if (model_.intermediate > 0) {
+      add(Role::kSharedGate,
+          plain,
+          all_columns(model_.hidden),
+          {whole(name("mlp.shared_expert_gate.weight"), 1)});
+    }
+    std::vector<Part> in;
+    std::vector<Part> out;
+    for (std::int64_t expert = 0; expert < count; ++expert) {
+      in.push_back(divided(part_name(expert, names.gate), width, Matrix::kGate));
+      in.push_back(divided(part_name(expert, names.up), width, Matrix::kUp));
+      out.push_back(whole(part_name(expert, names.down), model_.hidden, Matrix::kDown));
+    }
+    matrix(
+        Role::kExpertsGateUp, Role::kExpertsGateUpScale, all_columns(model_.hidden), std::move(in));
+    matrix(Role::kExpertsDown, Role::kExpertsDownScale, divided_columns(width), std::move(out));
+  }
+
+  /// The MLP that every token takes, by what it is called.
+  void plan_mlp(std::string_view mlp) {
     const std::int64_t width = model_.intermediate;
-    vector(Role::kPostNorm, {whole(name("post_attention_layernorm.weight"), model_.hidden)});
+    const auto part_name = [&](std::string_view part) {
+      return name(fmt::format("{}.{}", mlp, part));
+    };
     matrix(Role::kGateUp,
            Role::kGateUpScale,
            all_columns(model_.hidden),
-           {divided(name("mlp.gate_proj.weight"), width, Matrix::kGate),
-            divided(name("mlp.up_proj.weight"), width, Matrix::kUp)});
+           {divided(part_name("gate_proj.weight"), width, Matrix::kGate),
+            divided(part_name("up_proj.weight"), width, Matrix::kUp)});
     if (model_.mlp_bias) {
       vector(
           Role::kGateUpBias,
-          {divided(name("mlp.gate_proj.bias"), width), divided(name("mlp.up_proj.bias"), width)});
+          {divided(part_name("gate_proj.bias"), width), divided(part_name("up_proj.bias"), width)});
     }
     matrix(Role::kDown,
            Role::kDownScale,
            divided_columns(width),
-           {whole(name("mlp.down_proj.weight"), model_.hidden, Matrix::kDown)});
+           {whole(part_name("down_proj.weight"), model_.hidden, Matrix::kDown)});
     if (model_.mlp_bias && spec::adds_once(model_.shard)) {
-      vector(Role::kDownBias, {whole(name("mlp.down_proj.bias"), model_.hidden)});
+      vector(Role::kDownBias, {whole(part_name("down_proj.bias"), model_.hidden)});
     }
   }
 

@@ -31,12 +31,20 @@ enum class Role : std::uint8_t {
   kDownBias,    ///< [hidden]
   kFinalNorm,   ///< [hidden]
   kHead,        ///< [vocab, hidden]; absent where embeddings are tied.
+  // Of layers with experts; kGateUp and kDown are of the MLP that all tokens share, if there is
+  // one.
+  kRouter,         ///< [experts, hidden], of compute_dtype().
+  kSharedGate,     ///< [1, hidden], likewise: how much of the shared MLP a token takes.
+  kExpertsGateUp,  ///< [experts 2 intermediate, hidden]: of each expert gate rows, then up rows.
+  kExpertsDown,    ///< [experts hidden, intermediate]
   // What the rows of an int8 matrix are multiplied with, each behind its matrix; in no other image.
   kQkvScale,
   kOutScale,
   kGateUpScale,
   kDownScale,
   kHeadScale,
+  kExpertsGateUpScale,
+  kExpertsDownScale,
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the

@@ -47,6 +47,11 @@ spec::ModelSpec random_spec(Rng& rng) {
   model.mlp_bias = rng.below(2) == 0;
   model.qk_norm = rng.below(2) == 0;
   model.tied_embeddings = rng.below(2) == 0;
+  if (rng.below(2) == 0) {
+    model.experts = {.count = between(1, 6), .active = 1, .intermediate = between(1, 50)};
+    model.mlp_bias = false;
+    model.intermediate = rng.below(2) == 0 ? 0 : model.intermediate;
+  }
   return model;
 }
 
@@ -76,6 +81,34 @@ TEST(ImageLayout, FollowsTheForwardPass) {
                           Role::kDown,
                           Role::kDownBias));
   EXPECT_EQ(full.tensors.back().role, Role::kFinalNorm);
+}
+
+TEST(ImageLayout, ExpertsLieBehindEachOther) {
+  spec::ModelSpec model = tiny_model();
+  model.architecture = spec::Architecture::kMixtral;
+  model.intermediate = 0;
+  model.experts = {.count = 3, .active = 2, .intermediate = 4};
+  const ImageLayout layout = plan_image(model, spec::DType::kBf16);
+  EXPECT_THAT(roles(layout, 1),
+              ElementsAre(Role::kInputNorm,
+                          Role::kQkv,
+                          Role::kOut,
+                          Role::kPostNorm,
+                          Role::kRouter,
+                          Role::kExpertsGateUp,
+                          Role::kExpertsDown));
+  const auto gate_up = std::ranges::find(layout.tensors, Role::kExpertsGateUp, &ImageTensor::role);
+  EXPECT_EQ(gate_up->rows, 3 * 2 * 4);
+  EXPECT_EQ(gate_up->sources.at(3).name, "model.layers.0.block_sparse_moe.experts.1.w3.weight");
+  EXPECT_EQ(gate_up->sources.at(3).row, 12) << "up of expert 1 is behind its gate";
+
+  model.architecture = spec::Architecture::kQwen2Moe;
+  model.intermediate = 8;
+  const ImageLayout shared = plan_image(model, spec::DType::kI8);
+  const auto down = std::ranges::find(shared.tensors, Role::kDown, &ImageTensor::role);
+  EXPECT_EQ(down->sources.at(0).name, "model.layers.0.mlp.shared_expert.down_proj.weight");
+  const auto gate = std::ranges::find(shared.tensors, Role::kSharedGate, &ImageTensor::role);
+  EXPECT_EQ(gate->dtype, spec::DType::kBf16) << "routers are not rounded to int8";
 }
 
 TEST(ImageLayout, GathersQueriesKeysAndValues) {
@@ -141,6 +174,7 @@ TEST(ImageLayout, HoldsForAnyModel) {
     model.heads *= ranks;
     model.kv_heads *= ranks;
     model.intermediate *= ranks;
+    model.experts.intermediate *= ranks;
     model.vocab += ranks;
     const std::uint64_t rank = rng.below(static_cast<std::uint64_t>(ranks));
     model = spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
@@ -163,7 +197,8 @@ TEST(ImageLayout, HoldsForAnyModel) {
       EXPECT_LT(tensor.offset - end, 64U);
       if (tensor.columns > 1) {
         EXPECT_EQ(tensor.dtype,
-                  tensor.role == Role::kEmbedding || dtype == spec::DType::kStored
+                  tensor.role == Role::kEmbedding || tensor.role == Role::kRouter ||
+                          tensor.role == Role::kSharedGate || dtype == spec::DType::kStored
                       ? spec::compute_dtype(dtype)
                       : dtype);
       }

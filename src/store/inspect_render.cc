@@ -114,6 +114,22 @@ std::string extras_text(const ModelSpec& model) {
   return fmt::format("{}", fmt::join(extras, ", "));
 }
 
+/// "mlp 48", or the experts, with what all tokens share.
+std::string mlp_text(const ModelSpec& model) {
+  const spec::Experts& experts = model.experts;
+  std::string text;
+  if (experts.count > 0) {
+    text = fmt::format("{} experts of {}, of which a token takes {}",
+                       experts.count,
+                       experts.intermediate,
+                       experts.active);
+  }
+  if (model.intermediate > 0) {
+    text += fmt::format("{}mlp {}", text.empty() ? "" : ", shared ", model.intermediate);
+  }
+  return text;
+}
+
 std::string defaults_text(const spec::GenerationDefaults& defaults) {
   std::string text;
   const auto add = [&](std::string_view name, const auto& value) {
@@ -134,14 +150,14 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
   const ModelSpec& model = inspection.config->model;
   sheet.line("architecture", spec::architecture_name(model.architecture));
   sheet.line("dimensions",
-             fmt::format("{} layers, hidden {}, {} heads of {} ({} for k and v), mlp {}, "
+             fmt::format("{} layers, hidden {}, {} heads of {} ({} for k and v), {}, "
                          "vocabulary {}",
                          model.layers,
                          model.hidden,
                          model.heads,
                          model.head_dim,
                          model.kv_heads,
-                         model.intermediate,
+                         mlp_text(model),
                          model.vocab));
   sheet.line("with", extras_text(model));
   std::string rope = fmt::format("rope theta {}", model.rope_theta);
@@ -208,6 +224,11 @@ void write_model(JsonWriter& json, const ModelSpec& model) {
   json.key("layers").integer(model.layers).key("hidden").integer(model.hidden);
   json.key("heads").integer(model.heads).key("kv_heads").integer(model.kv_heads);
   json.key("head_dim").integer(model.head_dim).key("intermediate").integer(model.intermediate);
+  if (const spec::Experts& experts = model.experts; experts.count > 0) {
+    json.key("experts").begin_object();
+    json.key("count").integer(experts.count).key("active").integer(experts.active);
+    json.key("intermediate").integer(experts.intermediate).end_object();
+  }
   json.key("vocab").integer(model.vocab).key("context").integer(model.max_position);
   json.key("tied_embeddings").boolean(model.tied_embeddings);
   json.key("rope").string(rope_name(model.rope.kind)).key("rope_theta").number(model.rope_theta);

@@ -7,6 +7,8 @@ const KernelTable& cpu_kernels() {
                                       .all_reduce = all_reduce,
                                       .attention = attention,
                                       .await_guest_attention = await_guest_attention,
+                                      .choose_experts = choose_experts,
+                                      .experts = experts,
                                       .gather_rows = gather_rows,
                                       .linear = linear,
                                       .log_probs = log_probs,
@@ -15,6 +17,7 @@ const KernelTable& cpu_kernels() {
                                       .rms_norm = rms_norm,
                                       .rope_append = rope_append,
                                       .sample = sample,
+                                      .share_rows = share_rows,
                                       .silu_mul = silu_mul,
                                       .wait = wait};
   return kTable;

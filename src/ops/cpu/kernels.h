@@ -14,16 +14,22 @@ void attention(device::Stream& stream, const AttentionArgs& args);
 /// The same within a stream's work, and on the calling thread.
 void attention_on(device::ThreadPool& pool, const AttentionArgs& args);
 void attention_here(const AttentionArgs& args);
+void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args);
+void experts(device::Stream& stream, const ExpertsArgs& args);
+void share_rows(device::Stream& stream, const ShareRowsArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
+/// The same within a stream's work.
+void linear_here(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool);
 void log_probs(device::Stream& stream, const LogProbsArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
+void silu_mul_here(const SiluMulArgs& args, device::ThreadPool& pool);
 void wait(device::Stream& stream, const WaitArgs& args);
 
 /// The stream, known to be a CPU's: a kernel table goes with one kind of device.

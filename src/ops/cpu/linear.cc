@@ -75,17 +75,19 @@ Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPoo
 
 }  // namespace
 
+void linear_here(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
+  const Packed packed = pack(args, stream, pool);
+  pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    LinearBlock block = block_of(args, begin, end);
+    block.packed = packed.x;
+    block.x_scale = packed.scale;
+    kernel_for(args.weight.dtype).multiply(block);
+  });
+}
+
 void linear(device::Stream& stream, const LinearArgs& args) {
   device::CpuStream& cpu = cpu_stream(stream);
-  cpu.enqueue([args, &cpu](device::ThreadPool& pool) {
-    const Packed packed = pack(args, cpu, pool);
-    pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      LinearBlock block = block_of(args, begin, end);
-      block.packed = packed.x;
-      block.x_scale = packed.scale;
-      kernel_for(args.weight.dtype).multiply(block);
-    });
-  });
+  cpu.enqueue([args, &cpu](device::ThreadPool& pool) { linear_here(args, cpu, pool); });
 }
 
 }  // namespace heddle::ops::cpu

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "ops/context.h"
+#include "ops/tensor_ref.h"
+
+/// A mixture of experts in place of an MLP (N. Shazeer et al., "Outrageously Large Neural
+/// Networks", arXiv:1701.06538): a router says which few of many gated MLPs a token takes. Only
+/// CPUs have these operations.
+namespace heddle::ops {
+
+struct ChooseExpertsArgs {
+  ConstTensorRef logits{};  ///< f32 [tokens, experts]: what the router gives.
+  bool normalised = false;  ///< Weights of a token add up to 1.
+  TensorRef chosen{};       ///< i32 [tokens, active], active <= experts.
+  TensorRef weights{};      ///< f32 [tokens, active]
+};
+
+/// chosen[t]: the experts with the largest logits, ascending by number; of equal ones the lower
+/// number. weights[t]: the softmax over all experts at those, or divided by its sum over them. A
+/// number that is not one is the largest, so that what comes of the token is none either. tokens ==
+/// 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+void choose_experts(OpContext& context, const ChooseExpertsArgs& args);
+
+struct ExpertsArgs {
+  ConstTensorRef x{};              ///< [tokens, hidden], of the type that LinearArgs::x has.
+  ConstTensorRef chosen{};         ///< i32 [tokens, active], ascending in each row.
+  ConstTensorRef weights{};        ///< f32 [tokens, active]
+  ConstTensorRef gate_up{};        ///< [experts 2 width, hidden]: of each expert gates, then ups.
+  ConstTensorRef gate_up_scale{};  ///< f32 [experts 2 width] with int8, and only then.
+  ConstTensorRef down{};           ///< [experts hidden, width]
+  ConstTensorRef down_scale{};     ///< f32 [experts hidden], likewise.
+  ConstTensorRef residual{};       ///< f32 [tokens, hidden], or absent. May be `out`.
+  // Memory that it works in, for the tokens of one expert.
+  TensorRef rows{};     ///< As `x`.
+  TensorRef in{};       ///< f32 [tokens, 2 width]
+  TensorRef gated{};    ///< [tokens, width], of x's type.
+  TensorRef product{};  ///< f32 [tokens, hidden]
+  TensorRef out{};      ///< f32 [tokens, hidden]. Overlaps none but `residual`.
+};
+
+/// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
+/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. Experts are added one after
+/// the other, ascending, so the bits of a token do not depend on the others. Weights of experts
+/// that no token chose are not read. tokens == 0 is a no-op. Shapes and types that do not fit are
+/// bugs and CHECK-fail.
+void experts(OpContext& context, const ExpertsArgs& args);
+
+struct ShareRowsArgs {
+  ConstTensorRef gate{};  ///< f32 [tokens, 1]
+  TensorRef rows{};       ///< f32 [tokens, n]
+};
+
+/// rows[t][i] /= 1 + exp(-gate[t]): how much of an MLP that all tokens share each takes. tokens ==
+/// 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+void share_rows(OpContext& context, const ShareRowsArgs& args);
+
+}  // namespace heddle::ops

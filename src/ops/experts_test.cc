@@ -1,0 +1,191 @@
+#include "ops/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/linear.h"
+#include "ops/op_test.h"
+
+namespace heddle::ops {
+namespace {
+
+constexpr std::int64_t kHidden = 48;
+constexpr std::int64_t kWidth = 32;
+constexpr std::int64_t kExperts = 5;
+constexpr std::int64_t kActive = 2;
+
+std::size_t at(std::int64_t row, std::int64_t column, std::int64_t columns) {
+  return static_cast<std::size_t>(row * columns + column);
+}
+
+class ChooseExpertsTest : public OpTest {
+ protected:
+  void choose(std::vector<float> logits, std::int64_t active, bool normalised) {
+    const auto experts = static_cast<std::int64_t>(logits.size());
+    chosen_.assign(static_cast<std::size_t>(active), -1);
+    weights_.assign(static_cast<std::size_t>(active), -1);
+    choose_experts(
+        context_,
+        {.logits = matrix_of(logits.data(), 1, experts),
+         .normalised = normalised,
+         .chosen = tensor_2d(reinterpret_cast<std::byte*>(chosen_.data()), DType::kI32, 1, active),
+         .weights = matrix_of(weights_.data(), 1, active)});
+    synchronize();
+  }
+  std::vector<std::int32_t> chosen_{};
+  std::vector<float> weights_{};
+};
+
+TEST_F(ChooseExpertsTest, TakesTheLargestAndNumbersThemUpwards) {
+  choose({1.0F, 3.0F, -2.0F, 2.0F}, 2, false);
+  EXPECT_EQ(chosen_, (std::vector<std::int32_t>{1, 3}));
+  const double all = std::exp(-2.0) + 1.0 + std::exp(-5.0) + std::exp(-1.0);
+  EXPECT_NEAR(weights_[0], 1.0 / all, 1e-6);
+  EXPECT_NEAR(weights_[1], std::exp(-1.0) / all, 1e-6);
+}
+
+TEST_F(ChooseExpertsTest, NormalisedWeightsAddUpToOne) {
+  choose({1.0F, 3.0F, -2.0F, 2.0F}, 2, true);
+  EXPECT_NEAR(weights_[0], 1.0 / (1.0 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(weights_[0] + weights_[1], 1.0, 1e-6);
+}
+
+TEST_F(ChooseExpertsTest, OfEqualOnesTheLowerNumberIsTaken) {
+  choose({0.0F, 1.0F, 1.0F, 1.0F}, 2, true);
+  EXPECT_EQ(chosen_, (std::vector<std::int32_t>{1, 2}));
+  choose({7.0F, 7.0F, 7.0F}, 3, true);
+  EXPECT_EQ(chosen_, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+TEST_F(ChooseExpertsTest, LargeLogitsDoNotOverflowAndWhatIsNoNumberShows) {
+  choose({200.0F, 300.0F, -300.0F}, 2, true);
+  EXPECT_NEAR(weights_[1], 1.0, 1e-6);
+  choose({1.0F, std::numeric_limits<float>::quiet_NaN(), 2.0F}, 2, true);
+  EXPECT_EQ(chosen_, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_TRUE(std::isnan(weights_[0]) && std::isnan(weights_[1]));
+}
+
+/// Some tokens and the weights of experts, as float32 or bfloat16.
+class ExpertsTest : public OpTest {
+ protected:
+  explicit ExpertsTest(std::int64_t tokens = 7) : tokens_(tokens) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const auto first = static_cast<std::int32_t>(rng_.below(kExperts - 2));  // Never the last.
+      chosen_.push_back(first);
+      chosen_.push_back(first + 1);
+    }
+  }
+
+  /// What `tokens` of them, from `first` on, get, added to `out`.
+  std::vector<float> run(std::int64_t first, std::int64_t tokens, bool residual) {
+    std::vector<float> rows(at(tokens, 0, kHidden));
+    std::vector<float> in(at(tokens, 0, 2 * kWidth));
+    std::vector<float> gated(at(tokens, 0, kWidth));
+    std::vector<float> product(at(tokens, 0, kHidden));
+    std::vector<float> out(hidden_.begin() + first * kHidden,
+                           hidden_.begin() + (first + tokens) * kHidden);
+    const auto out_rows = matrix_of(out.data(), tokens, kHidden);
+    experts(context_,
+            {.x = matrix_of(x_.data() + first * kHidden, tokens, kHidden),
+             .chosen = tensor_2d(reinterpret_cast<std::byte*>(chosen_.data() + first * kActive),
+                                 DType::kI32,
+                                 tokens,
+                                 kActive),
+             .weights = matrix_of(weights_.data() + first * kActive, tokens, kActive),
+             .gate_up = matrix_of(gate_up_.data(), kExperts * 2 * kWidth, kHidden),
+             .down = matrix_of(down_.data(), kExperts * kHidden, kWidth),
+             .residual = residual ? ConstTensorRef(out_rows) : ConstTensorRef{},
+             .rows = matrix_of(rows.data(), tokens, kHidden),
+             .in = matrix_of(in.data(), tokens, 2 * kWidth),
+             .gated = matrix_of(gated.data(), tokens, kWidth),
+             .product = matrix_of(product.data(), tokens, kHidden),
+             .out = out_rows});
+    synchronize();
+    return out;
+  }
+
+  /// The same in double.
+  double expected(std::int64_t token, std::int64_t column) const {
+    double sum = 0;
+    for (std::int64_t k = 0; k < kActive; ++k) {
+      const std::int64_t expert = chosen_[at(token, k, kActive)];
+      double gives = 0;
+      for (std::int64_t i = 0; i < kWidth; ++i) {
+        double gate = 0;
+        double up = 0;
+        for (std::int64_t c = 0; c < kHidden; ++c) {
+          const double x = x_[at(token, c, kHidden)];
+          gate += x * gate_up_[at(expert * 2 * kWidth + i, c, kHidden)];
+          up += x * gate_up_[at(expert * 2 * kWidth + kWidth + i, c, kHidden)];
+        }
+        gives +=
+            gate / (1 + std::exp(-gate)) * up * down_[at(expert * kHidden + column, i, kWidth)];
+      }
+      sum += weights_[at(token, k, kActive)] * gives;
+    }
+    return sum;
+  }
+
+  std::int64_t tokens_;
+  std::vector<std::int32_t> chosen_{};
+  std::vector<float> x_ = random(tokens_ * kHidden);
+  std::vector<float> hidden_ = random(tokens_ * kHidden);
+  std::vector<float> weights_ = random(tokens_ * kActive);
+  std::vector<float> gate_up_ = random(kExperts * 2 * kWidth * kHidden, 0.2F);
+  std::vector<float> down_ = random(kExperts * kHidden * kWidth, 0.2F);
+};
+
+TEST_F(ExpertsTest, AgreesWithDouble) {
+  for (const bool residual : {false, true}) {
+    const std::vector<float> out = run(0, tokens_, residual);
+    for (std::int64_t token = 0; token < tokens_; ++token) {
+      for (std::int64_t column = 0; column < kHidden; ++column) {
+        const double before = residual ? hidden_[at(token, column, kHidden)] : 0.0F;
+        EXPECT_NEAR(out[at(token, column, kHidden)], before + expected(token, column), 2e-5);
+      }
+    }
+  }
+}
+
+TEST_F(ExpertsTest, ATokensBitsDoNotDependOnTheOthers) {
+  const std::vector<float> together = run(0, tokens_, true);
+  for (std::int64_t token = 0; token < tokens_; ++token) {
+    const std::vector<float> alone = run(token, 1, true);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + token * kHidden))
+        << token;
+  }
+}
+
+TEST_F(ExpertsTest, ExpertsThatNobodyChoseAreNotRead) {
+  const std::vector<float> before = run(0, tokens_, true);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::fill(gate_up_.end() - 2 * kWidth * kHidden, gate_up_.end(), nan);
+  std::fill(down_.end() - kHidden * kWidth, down_.end(), nan);
+  EXPECT_EQ(run(0, tokens_, true), before);
+}
+
+TEST_F(ExpertsTest, NoTokensAreNoWork) {
+  EXPECT_TRUE(run(0, 0, true).empty());
+}
+
+class ShareRowsTest : public OpTest {};
+
+TEST_F(ShareRowsTest, ScalesEachRowByTheSigmoidOfItsGate) {
+  std::vector<float> gate{0.0F, 2.0F, -100.0F};
+  std::vector<float> rows = random(3 * 5);
+  const std::vector<float> before = rows;
+  share_rows(context_,
+             {.gate = matrix_of(gate.data(), 3, 1), .rows = matrix_of(rows.data(), 3, 5)});
+  synchronize();
+  for (std::int64_t t = 0; t < 3; ++t) {
+    for (std::int64_t i = 0; i < 5; ++i) {
+      const double share = 1 / (1 + std::exp(-gate[static_cast<std::size_t>(t)]));
+      EXPECT_NEAR(rows[at(t, i, 5)], before[at(t, i, 5)] * share, 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::ops
