@@ -11,9 +11,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/anthropic/message_request.h"
 #include "api/embeddings.h"
 #include "api/json_fault.h"
 #include "api/object_text.h"
+#include "api/ollama/ollama_request.h"
 #include "api/requests.h"
 #include "api/response_request.h"
 #include "base/check.h"
@@ -85,6 +87,32 @@ constexpr auto kKeys = std::to_array<std::string_view>({"model",
                                                         "store",
                                                         "include",
                                                         "metadata",
+                                                        "system",
+                                                        "thinking",
+                                                        "id",
+                                                        "tool_use_id",
+                                                        "source",
+                                                        "data",
+                                                        "title",
+                                                        "input_schema",
+                                                        "description",
+                                                        "disable_parallel_tool_use",
+                                                        "stop_sequences",
+                                                        "output_config",
+                                                        "output_format",
+                                                        "format",
+                                                        "options",
+                                                        "num_predict",
+                                                        "repeat_penalty",
+                                                        "mirostat",
+                                                        "tfs_z",
+                                                        "typical_p",
+                                                        "think",
+                                                        "raw",
+                                                        "suffix",
+                                                        "template",
+                                                        "context",
+                                                        "images",
                                                         "1",
                                                         "",
                                                         "\\u006dodel",
@@ -124,6 +152,16 @@ constexpr auto kValues = std::to_array<std::string_view>({"null",
                                                           "\"reasoning\"",
                                                           "\"json_schema\"",
                                                           "\"json_object\"",
+                                                          "\"thinking\"",
+                                                          "\"tool_use\"",
+                                                          "\"tool_result\"",
+                                                          "\"document\"",
+                                                          "\"image\"",
+                                                          "\"enabled\"",
+                                                          "\"adaptive\"",
+                                                          "\"any\"",
+                                                          "\"json\"",
+                                                          "\"low\"",
                                                           "\"auto\"",
                                                           "\"required\"",
                                                           "\"base64\"",
@@ -210,6 +248,31 @@ bool taken(const api::Parsed<T>& parsed) {
   return false;
 }
 
+/// Bodies of the other APIs.
+void read_others(const std::string& body) {
+  for (const auto& parse : {api::parse_message_request, api::parse_message_count_request}) {
+    const auto message = parse(body);
+    if (taken(message)) {
+      const api::ChatRequest& chat = std::get<0>(message);
+      HEDDLE_CHECK(nlohmann::json::accept(chat.messages.json));
+      HEDDLE_CHECK(chat.tools.json.empty() || nlohmann::json::accept(chat.tools.json));
+      HEDDLE_CHECK(nlohmann::json::accept(chat.template_variables));
+    }
+  }
+  for (const auto& parse : {api::parse_ollama_chat, api::parse_ollama_generate}) {
+    const auto ollama = parse(body);
+    if (taken(ollama)) {
+      const api::OllamaRequest& request = std::get<0>(ollama);
+      HEDDLE_CHECK(request.empty || nlohmann::json::accept(request.chat.messages.json));
+      HEDDLE_CHECK(nlohmann::json::accept(request.chat.template_variables));
+    }
+  }
+  for (const auto& parse : {api::parse_ollama_embed, api::parse_ollama_embeddings}) {
+    const auto embedding = parse(body);
+    HEDDLE_CHECK(!taken(embedding) || !std::get<0>(embedding).inputs.empty());
+  }
+}
+
 /// What engines get is an object as long as what the client sent was one.
 void forward(const std::string& body) {
   gateway::HttpRequest request;
@@ -255,6 +318,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   HEDDLE_CHECK(!taken(model) || !std::get<0>(model).empty());
   const api::JsonCount count = api::count_json(body);
   HEDDLE_CHECK(count.parts <= body.size() && count.commas <= body.size());
+  read_others(body);
   forward(body);
   return 0;
 }

@@ -6,7 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/anthropic/message_request.h"
 #include "api/embeddings.h"
+#include "api/ollama/ollama_request.h"
 #include "api/requests.h"
 #include "api/response_request.h"
 #include "base/check.h"
@@ -44,6 +46,38 @@ void check(const api::GenerationParams& params) {
   }
 }
 
+void check(const api::ChatRequest& chat) {
+  check(chat.params);
+  HEDDLE_CHECK(is_json(chat.messages.json) || chat.messages.json.empty());
+  HEDDLE_CHECK(is_json(chat.template_variables) || chat.template_variables.empty());
+  HEDDLE_CHECK(chat.tools.json.empty() || is_json(chat.tools.json));
+  HEDDLE_CHECK(!chat.tools.forced() || !chat.tools.list.empty());
+}
+
+void check_others(std::string_view body) {
+  for (const auto& parse : {api::parse_message_request, api::parse_message_count_request}) {
+    const auto message = parse(body);
+    if (const auto* request = accepted(message)) {
+      check(*request);
+      HEDDLE_CHECK(!request->messages.json.empty());
+    }
+  }
+  for (const auto& parse : {api::parse_ollama_chat, api::parse_ollama_generate}) {
+    const auto ollama = parse(body);
+    if (const auto* request = accepted(ollama)) {
+      check(request->chat);
+      HEDDLE_CHECK(request->empty || !request->chat.messages.json.empty());
+    }
+  }
+  for (const auto& parse : {api::parse_ollama_embed, api::parse_ollama_embeddings}) {
+    const auto embedding = parse(body);
+    if (const auto* request = accepted(embedding)) {
+      HEDDLE_CHECK(!request->inputs.empty());
+    }
+  }
+  (void)accepted(api::parse_ollama_model(body));  // A name has no further bounds here.
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -72,6 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(request->chat.params);
     HEDDLE_CHECK(is_json(request->chat.messages.json) && is_json("{" + request->settings + "}"));
   }
+  check_others(body);
   (void)accepted(api::parse_detokenize_request(body));  // Token ids have no further bounds here.
   (void)accepted(api::parse_model_request(body));       // Nor have names.
   return 0;

@@ -70,6 +70,10 @@ class CompletionWriter final : public AnswerWriter {
 
 }  // namespace
 
+std::string AnswerWriter::waiting(std::string_view what) {
+  return sse_comment(what);
+}
+
 std::unique_ptr<AnswerWriter> completion_writer(AnswerHead head,
                                                 std::vector<std::string> openings,
                                                 bool with_usage) {

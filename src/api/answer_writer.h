@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/error.h"
@@ -9,9 +10,9 @@
 
 namespace heddle::api {
 
-/// Gives the answer of one request the form that its endpoint promises: as a whole, or as
-/// server-sent events, which are asked for in the order of the members. Events are encoded; an
-/// empty string means that there is nothing to send.
+/// Gives the answer of one request the form that its endpoint promises: as a whole, or as a stream
+/// of events, which are asked for in the order of the members. Events are encoded as `content_type`
+/// says; an empty string means that there is nothing to send.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -19,6 +20,12 @@ class AnswerWriter {
   /// The body of an answer that is not streamed.
   [[nodiscard]] virtual std::string whole(const std::vector<Choice>& choices,
                                           const Usage& usage) = 0;
+
+  /// Of a stream.
+  [[nodiscard]] virtual std::string_view content_type() const { return "text/event-stream"; }
+  /// What tells a client, between events, that its answer is still being waited for.
+  /// @param what  For what, in words.
+  [[nodiscard]] virtual std::string waiting(std::string_view what);
 
   /// What a stream begins with.
   [[nodiscard]] virtual std::string begin() = 0;

@@ -86,7 +86,7 @@ std::string field(BodyReader& body, const std::string& where, dom::object item, 
 void add_item(BodyReader& body,
               const std::string& where,
               dom::element value,
-              TurnsBuilder& conversation) {
+              Conversation& conversation) {
   dom::object item;
   if (value.get_object().get(item) != simdjson::SUCCESS) {
     body.fail(invalid_request("input", where + ": is " + describe(value) + "; want an object"));
@@ -137,7 +137,7 @@ void Turns::append(Turns later) {
   text_bytes += later.text_bytes;
 }
 
-void TurnsBuilder::message(std::string_view role, std::string_view content) {
+void Conversation::message(std::string_view role, std::string_view content) {
   if (role == "assistant") {
     if (text_ || !calls_.empty()) {
       close_turn();
@@ -155,14 +155,14 @@ void TurnsBuilder::message(std::string_view role, std::string_view content) {
   }
 }
 
-void TurnsBuilder::thought(std::string_view text) {
+void Conversation::thought(std::string_view text) {
   if (text_ || !calls_.empty()) {
     close_turn();
   }
   reasoning_ += text;
 }
 
-void TurnsBuilder::call(std::string_view id, std::string_view name, std::string_view arguments) {
+void Conversation::call(std::string_view id, std::string_view name, std::string_view arguments) {
   spec::JsonWriter call;
   call.begin_object().key("id").string(id).key("type").string("function");
   call.key("function").begin_object().key("name").string(name);
@@ -170,7 +170,7 @@ void TurnsBuilder::call(std::string_view id, std::string_view name, std::string_
   join(calls_, call.text(), ",");
 }
 
-void TurnsBuilder::result(std::string_view id, std::string_view output) {
+void Conversation::result(std::string_view id, std::string_view output) {
   close_turn();
   turns_.text_bytes += output.size();
   spec::JsonWriter json;
@@ -179,12 +179,12 @@ void TurnsBuilder::result(std::string_view id, std::string_view output) {
   join(turns_.json, json.text(), ",");
 }
 
-Turns TurnsBuilder::take() {
+Turns Conversation::take() {
   close_turn();
   return std::move(turns_);
 }
 
-void TurnsBuilder::close_turn() {
+void Conversation::close_turn() {
   if (!text_ && calls_.empty()) {
     reasoning_.clear();
     return;
@@ -222,7 +222,7 @@ std::string custom_input(const std::string& arguments) {
 }
 
 Turns read_turns(BodyReader& body) {
-  TurnsBuilder conversation;
+  Conversation conversation;
   const std::optional<dom::element> input = body.find("input");
   std::string_view text;
   dom::array items;

@@ -21,15 +21,19 @@ struct Turns {
   void append(Turns later);
 };
 
-/// Puts the items of /v1/responses together. Parts of the assistant's turn gather until something
-/// else comes.
-class TurnsBuilder {
+/// Puts together the messages that chat templates know, of what an API has in other forms. Parts of
+/// the assistant's turn gather until something else comes.
+class Conversation {
  public:
+  /// A message of that role. The assistant's is the text of a turn; a second one begins another.
   void message(std::string_view role, std::string_view content);
+  /// What the assistant thought in the turn that goes on, or begins.
   void thought(std::string_view text);
-  /// A call of a function; `arguments` are JSON.
+  /// A call in the assistant's turn. `arguments` are as for arguments_json().
   void call(std::string_view id, std::string_view name, std::string_view arguments);
+  /// What the call with this id came to.
   void result(std::string_view id, std::string_view output);
+  /// All of it. A thought without a text or a call is left out.
   [[nodiscard]] Turns take();
 
  private:
@@ -50,7 +54,7 @@ class TurnsBuilder {
 /// tell of the doings of OpenAI's own tools are left out, with a warning.
 [[nodiscard]] Turns read_turns(BodyReader& body);
 
-/// All of a conversation as chat has it, the instructions first.
+/// All of a conversation as chat has it, the instructions (which may be empty) first.
 [[nodiscard]] Messages chat_messages(std::string_view instructions, const Turns& turns);
 
 }  // namespace heddle::api

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,15 +9,34 @@
 /// Errors in the form that clients of a path expect.
 namespace heddle::api {
 
-/// Whether `path`, also below a prefix, belongs to Anthropic's messages.
+/// Whose API a path belongs to, also below a prefix.
+enum class ApiForm : std::uint8_t {
+  kOpenAi,     ///< And all that is nobody else's.
+  kAnthropic,  ///< /v1/messages and what is below it.
+  kOllama,     ///< /api/chat and such.
+};
+[[nodiscard]] ApiForm form_of(std::string_view path);
+/// Whether that is Anthropic's.
 [[nodiscard]] bool is_anthropic(std::string_view path);
 
-/// The body of an answer to a request for `path`: to_json(error), or under /v1/messages, as
-/// Anthropic's API has it, `{"type":"error","error":{"type","message"}}` with the type that goes
-/// with the status.
-[[nodiscard]] std::string error_text(const ApiError& error, std::string_view path);
+/// The status of an answer to a request for `path`: that of the error or, where Anthropic's clients
+/// know a server that is overloaded by 529, that.
+[[nodiscard]] int error_status(const ApiError& error, std::string_view path);
 
-/// The same as what ends a stream of events that has begun.
-[[nodiscard]] std::string error_events(const ApiError& error, std::string_view path);
+/// The body of an answer to a request for `path`:
+///
+/// - to_json(error);
+/// - as Anthropic's API has it, `{"type":"error","error":{"type","message"},"request_id"}` with the
+///   type that goes with the status;
+/// - as Ollama's has it, `{"error":"message"}`.
+/// @param request_id  Left out where it is empty.
+[[nodiscard]] std::string error_text(const ApiError& error,
+                                     std::string_view path,
+                                     std::string_view request_id = {});
+
+/// The same as what ends a stream that has begun: of events or, for Ollama's clients, of lines.
+[[nodiscard]] std::string error_events(const ApiError& error,
+                                       std::string_view path,
+                                       std::string_view request_id = {});
 
 }  // namespace heddle::api

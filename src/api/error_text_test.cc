@@ -17,6 +17,26 @@ TEST(ErrorText, IsOpenAisExceptUnderMessages) {
   EXPECT_EQ(error_text(kMissing, "/upstream/far/away/v1/messages"), anthropic);
 }
 
+TEST(ErrorText, TellsAnthropicsClientsTheRequest) {
+  EXPECT_EQ(error_text(kMissing, "/v1/messages", "r1"),
+            R"({"type":"error","error":{"type":"not_found_error","message":"no \"x\""},)"
+            R"("request_id":"r1"})");
+  EXPECT_EQ(error_text(kMissing, "/v1/models", "r1"), to_json(kMissing));
+}
+
+TEST(ErrorText, IsAMessageForOllamasClients) {
+  EXPECT_EQ(error_text(kMissing, "/api/chat"), R"({"error":"no \"x\""})");
+  EXPECT_EQ(error_events(kMissing, "/api/pull"), "{\"error\":\"no \\\"x\\\"\"}\n");
+  EXPECT_EQ(form_of("/api/blobs/sha256:1"), ApiForm::kOllama);
+  EXPECT_EQ(form_of("/api/requests"), ApiForm::kOpenAi);
+}
+
+TEST(ErrorText, OnlyAnthropicsClientsKnowOverload) {
+  EXPECT_EQ(error_status({.status = 503}, "/v1/messages"), 529);
+  EXPECT_EQ(error_status({.status = 503}, "/v1/chat/completions"), 503);
+  EXPECT_EQ(error_status({.status = 429}, "/v1/messages"), 429);
+}
+
 TEST(ErrorText, HasAnthropicsTypeOfTheStatus) {
   const auto type = [](int status) {
     const std::string text = error_text({.status = status}, "/v1/messages");
@@ -30,6 +50,7 @@ TEST(ErrorText, HasAnthropicsTypeOfTheStatus) {
   EXPECT_EQ(type(429), "rate_limit_error");
   EXPECT_EQ(type(500), "api_error");
   EXPECT_EQ(type(503), "overloaded_error");
+  EXPECT_EQ(type(529), "overloaded_error");
   EXPECT_EQ(type(504), "timeout_error");
 }
 

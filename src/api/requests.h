@@ -57,6 +57,7 @@ struct ChatRequest {
   Messages messages{};
   std::string template_variables{};  ///< JSON object for the chat template.
   bool add_generation_prompt = true;
+  std::string answer_begins{};  ///< What the model goes on from; not part of what it answers.
   /// The last message, which is the assistant's, is gone on with; its text, as templates get it.
   std::optional<std::string> continued{};
   ToolUse tools{};

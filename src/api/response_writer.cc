@@ -176,7 +176,7 @@ class ResponseWriter final : public AnswerWriter {
 
   /// What the items add to the conversation.
   [[nodiscard]] Turns answer() const {
-    TurnsBuilder turns;
+    Conversation turns;
     for (const Item& item : items_) {
       switch (item.kind) {
         case ItemKind::kReasoning:

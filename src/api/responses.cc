@@ -152,6 +152,7 @@ void append(Choice& choice, Choice more) {
   std::move(more.calls.begin(), more.calls.end(), std::back_inserter(choice.calls));
   choice.finish = more.finish;
   choice.called = more.called;
+  choice.stop = std::move(more.stop);
   if (more.logprobs) {
     if (!choice.logprobs) {
       choice.logprobs.emplace();

@@ -25,11 +25,20 @@ struct AnswerHead {
   std::string fingerprint{};            ///< Equal seeds give equal answers while this stays.
 };
 
+/// Where the time of an answer went, up to now.
+struct Spent {
+  Duration total{};   ///< Since the request arrived.
+  Duration load{};    ///< Of that, waiting for its model to be loaded.
+  Duration prompt{};  ///< From being sent to a worker to the first token.
+  Duration answer{};  ///< From the first token on.
+};
+
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;     ///< Of the prompt, whose KV was there already.
   std::int64_t reasoning_tokens = 0;  ///< Of the completion, that were thoughts.
+  Spent spent{};
 };
 
 /// A token of an answer and how likely it was.
@@ -61,6 +70,7 @@ struct Choice {
   std::vector<ToolCall> calls{};
   spec::FinishReason finish = spec::FinishReason::kNone;
   bool called = false;  ///< With `finish`: the answer had calls.
+  std::string stop{};   ///< With `finish`: the stop string that ended it; empty: none did.
   /// Of the tokens that `text` was made of; nothing unless they were asked for.
   std::optional<std::vector<TokenLogprobs>> logprobs{};
   std::int64_t text_offset = 0;  ///< Characters of the answer before `text`.

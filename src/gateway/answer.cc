@@ -40,6 +40,7 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
                const Options& options)
     : model_(std::move(model)),
       text_(std::move(text)),
+      stop_(options.stop),
       reasoning_(options.reasoning, options.prompt_end),
       tools_(options.tools),
       logprobs_(options.logprobs),
@@ -108,6 +109,9 @@ api::Choice Answer::push(const core::TokenEvent& event) {
   // A marker that ends in this token still belongs to the thought.
   reasoning_tokens_ += thinking || reasoning_.thinking() ? 1 : 0;
   news.finish = text_.finish();
+  if (text_.stop()) {
+    news.stop = stop_[*text_.stop()];
+  }
   if (logprobs_) {
     if (is_text && !event.details.logprobs.empty()) {
       held_.push_back({.begin = begin, .logprobs = describe(event)});

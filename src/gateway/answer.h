@@ -39,7 +39,7 @@ class Answer {
 
   [[nodiscard]] bool ended() const { return text_.ended(); }
   /// Whether a stop string ended it, of which the engine does not know.
-  [[nodiscard]] bool stopped_by_string() const { return text_.stopped_by_string(); }
+  [[nodiscard]] bool stopped_by_string() const { return text_.stop().has_value(); }
   /// How many tokens were pushed.
   [[nodiscard]] std::int64_t tokens() const { return text_.tokens(); }
   /// Of them, those that were thoughts.
@@ -61,6 +61,7 @@ class Answer {
 
   std::shared_ptr<const text::TextModel> model_;
   AnswerText text_;
+  std::vector<std::string> stop_;
   text::ReasoningSplitter reasoning_;
   text::ToolCallParser tools_;
   std::uint32_t calls_ = 0;

@@ -42,7 +42,7 @@ std::string AnswerText::pass(const std::string& text) {
   text::StopStrings::Found found = stop_.push(text);
   if (found.stop) {
     finish_ = spec::FinishReason::kStop;
-    stopped_by_string_ = true;
+    stopped_by_ = found.stop;
     found.text += endings_.empty() ? "" : endings_[*found.stop];
   }
   return std::move(found.text);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,8 +35,8 @@ class AnswerText {
 
   [[nodiscard]] bool ended() const { return finish_ != spec::FinishReason::kNone; }
   [[nodiscard]] spec::FinishReason finish() const { return finish_; }
-  /// Whether a stop string ended it, of which the engine does not know.
-  [[nodiscard]] bool stopped_by_string() const { return stopped_by_string_; }
+  /// Which stop string ended it, by its index, of which the engine does not know.
+  [[nodiscard]] std::optional<std::size_t> stop() const { return stopped_by_; }
   /// How many tokens were pushed.
   [[nodiscard]] std::int64_t tokens() const { return tokens_; }
   /// How many bytes of text the tokens have become so far, those that are held back included.
@@ -57,7 +58,7 @@ class AnswerText {
   std::vector<TokenId> markers_;
   std::vector<std::string> endings_;  ///< Stop strings that are shown; empty: none is.
   spec::FinishReason finish_ = spec::FinishReason::kNone;
-  bool stopped_by_string_ = false;
+  std::optional<std::size_t> stopped_by_{};
   std::int64_t tokens_ = 0;
   std::size_t decoded_ = 0;
   std::size_t shown_ = 0;

@@ -32,7 +32,7 @@ TEST_F(AnswerTextTest, HoldsBackPartsOfCharacters) {
   EXPECT_EQ(text.push(256, FinishReason::kStop), "");
   EXPECT_TRUE(text.ended());
   EXPECT_EQ(text.finish(), FinishReason::kStop);
-  EXPECT_FALSE(text.stopped_by_string());
+  EXPECT_EQ(text.stop(), std::nullopt);
   EXPECT_EQ(text.tokens(), 3);
 }
 
@@ -48,7 +48,7 @@ TEST_F(AnswerTextTest, AStopStringMayCompleteOnTheLastToken) {
   EXPECT_EQ(text.push('a', FinishReason::kNone), "");
   EXPECT_EQ(text.push('b', FinishReason::kLength), "");
   EXPECT_EQ(text.finish(), FinishReason::kStop);
-  EXPECT_TRUE(text.stopped_by_string());
+  EXPECT_EQ(text.stop(), 0U);
 }
 
 TEST_F(AnswerTextTest, TheStopStringMayBeShown) {
@@ -56,7 +56,7 @@ TEST_F(AnswerTextTest, TheStopStringMayBeShown) {
   EXPECT_EQ(text.push('x', FinishReason::kNone), "x");
   EXPECT_EQ(text.push('a', FinishReason::kNone), "");
   EXPECT_EQ(text.push('b', FinishReason::kNone), "ab");
-  EXPECT_TRUE(text.stopped_by_string());
+  EXPECT_EQ(text.stop(), 0U);
 }
 
 TEST_F(AnswerTextTest, OfSpecialTokensOnlyMarkersAreText) {

@@ -58,7 +58,11 @@ void Catalog::assign(const std::vector<config::ModelConfig>& models,
 }
 
 std::shared_ptr<CatalogModel> Catalog::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
+  constexpr std::string_view kLatest = ":latest";
+  auto found = by_name_.find(name);
+  if (found == by_name_.end() && name.ends_with(kLatest)) {
+    found = by_name_.find(name.substr(0, name.size() - kLatest.size()));
+  }
   return found == by_name_.end() ? nullptr : found->second;
 }
 

@@ -56,7 +56,8 @@ class Catalog {
   void assign(const std::vector<config::ModelConfig>& models,
               const std::vector<core::ModelStatus>& known);
 
-  /// The model with this name or alias; null when there is none.
+  /// The model with this name or alias; null when there is none. A ":latest" that Ollama's clients
+  /// put behind a name is not looked at, unless it belongs to one.
   [[nodiscard]] std::shared_ptr<CatalogModel> find(std::string_view name) const;
   [[nodiscard]] std::shared_ptr<CatalogModel> find(ModelId id) const;
   /// In the order of the configuration.

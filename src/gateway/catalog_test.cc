@@ -58,6 +58,8 @@ TEST_F(CatalogTest, FindsByNameAliasAndId) {
   EXPECT_EQ(catalog.find("b/c:d")->id, ModelId(8));
   EXPECT_EQ(catalog.find(ModelId(8)), catalog.find("b/c:d"));
   EXPECT_EQ(catalog.find("none"), nullptr);
+  EXPECT_EQ(catalog.find("a:latest"), catalog.find("a")) << "as Ollama's clients call it";
+  EXPECT_EQ(catalog.find("none:latest"), nullptr);
   EXPECT_EQ(catalog.find("unknown"), nullptr) << "nobody behind serves it";
   EXPECT_EQ(catalog.listed_names(), "a");
 }

@@ -77,8 +77,9 @@ std::vector<TraceIncident> name_incidents(Context& context,
 }
 
 Task<void> respond_error(HttpExchange& http, api::ApiError error) {
-  HttpResponse response{.status = error.status,
-                        .body = api::error_text(error, http.request().path)};
+  const HttpRequest& request = http.request();
+  HttpResponse response{.status = api::error_status(error, request.path),
+                        .body = api::error_text(error, request.path, request.request_id)};
   if (error.retry_after > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
   }

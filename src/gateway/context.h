@@ -60,6 +60,7 @@ struct Context {
   UsageLog usage{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
+  std::string openapi{};                      ///< The document of what is answered here.
 
   /// Today, for `usage`.
   [[nodiscard]] static std::int64_t usage_day();

@@ -1,3 +1,5 @@
+#include "gateway/embedding_handlers.h"
+
 #include <optional>
 #include <utility>
 
@@ -45,7 +47,10 @@ spec::Pooling pooling_of(const OpenedModel& opened) {
 }
 
 /// Waits for all vectors and answers.
-Task<void> answer(HttpExchange& http, LiveRequests& live, const api::EmbeddingRequest& request) {
+Task<void> answer(HttpExchange& http,
+                  LiveRequests& live,
+                  const api::EmbeddingRequest& request,
+                  const EmbeddingWriter& write) {
   std::vector<std::vector<float>> embeddings(live.job().choices.size());
   while (!live.complete()) {
     const bool here = co_await wait_for_news(http, live);
@@ -61,10 +66,8 @@ Task<void> answer(HttpExchange& http, LiveRequests& live, const api::EmbeddingRe
       co_return;
     }
   }
-  HttpResponse response{
-      .body = api::embeddings_json(
-          live.job().head.model, embeddings, live.usage().prompt_tokens, request.base64),
-      .headers = warning_headers(request.warnings)};
+  HttpResponse response{.body = write(embeddings, live.usage()),
+                        .headers = warning_headers(live.job().params.warnings)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
@@ -130,7 +133,21 @@ Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::stri
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  const api::EmbeddingRequest request = std::get<0>(std::move(parsed));
+  api::EmbeddingRequest request = std::get<0>(std::move(parsed));
+  EmbeddingWriter write = [model = request.model, base64 = request.base64](
+                              const std::vector<std::vector<float>>& embeddings,
+                              const api::Usage& usage) {
+    return api::embeddings_json(model, embeddings, usage.prompt_tokens, base64);
+  };
+  co_await embed_and_answer(std::move(context), http, std::move(request), std::move(write));
+}
+
+}  // namespace
+
+Task<void> embed_and_answer(std::shared_ptr<Context> context,
+                            HttpExchange& http,
+                            api::EmbeddingRequest request,
+                            EmbeddingWriter write) {
   auto job = co_await prepare(*context, http, request);
   if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
@@ -141,10 +158,8 @@ Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::stri
       LiveRequests::make(std::move(context), std::get<0>(std::move(job)));
   HEDDLE_CHECK(live.has_value());  // There are no stop strings.
   watch_and_start(http, **live);
-  co_await answer(http, **live, request);
+  co_await answer(http, **live, request, write);
 }
-
-}  // namespace
 
 std::vector<Endpoint> embedding_endpoints() {
   return {{{"POST", "/v1/embeddings"}, Access::kInference, ours_or_theirs<embed>}};

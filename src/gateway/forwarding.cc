@@ -430,7 +430,7 @@ Task<bool> Forwarding::recover(Error error, std::uint64_t losses, bool cut) {
 
 std::string Forwarding::error_events(const api::ApiError& error) const {
   const std::string events = last_bytes_.empty() || last_bytes_ == "\n\n" ? "" : "\n\n";
-  return events + api::error_events(error, http_.request().path);
+  return events + api::error_events(error, http_.request().path, http_.request().request_id);
 }
 
 /// Tells the client, in whatever way is left.

@@ -26,6 +26,7 @@
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
 #include "gateway/idle_models.h"
+#include "gateway/openapi.h"
 #include "gateway/router.h"
 #include "gateway/task.h"
 #include "gateway/web_rules.h"
@@ -43,6 +44,9 @@ std::vector<Endpoint> all_endpoints() {
   for (auto* part : {&model_endpoints,
                      &host_endpoints,
                      &inference_endpoints,
+                     &message_endpoints,
+                     &ollama_endpoints,
+                     &ollama_model_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
                      &proxy_endpoints,
@@ -198,6 +202,7 @@ class Gateway::Impl {
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
         close_timer_(loop) {
+    context_->openapi = openapi_json(*routing_, options.version);
     context_->usage.restore(options.past_usage);
   }
 
@@ -291,7 +296,7 @@ Task<void> dispatch(std::shared_ptr<Context> context,
     auto matched = match_route(routing->routes, request.method, request.path);
     if (auto* none = std::get_if<NoMatch>(&matched)) {
       HttpResponse response{.status = none->error.status,
-                            .body = api::error_text(none->error, request.path)};
+                            .body = api::error_text(none->error, request.path, request.request_id)};
       if (!none->allow.empty()) {
         response.headers.emplace_back("Allow", none->allow);
       }

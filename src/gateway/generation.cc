@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/sse.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -83,10 +82,10 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
     co_return;
   }
   if (live.usage().completion_tokens == 0) {
-    events += api::sse_comment(live.waiting_for());
+    events += writer.waiting(live.waiting_for());
   }
-  const Result<void> begun =
-      co_await http.begin_stream(kEventStream, warning_headers(live.job().params.warnings));
+  const Result<void> begun = co_await http.begin_stream(
+      std::string(writer.content_type()), warning_headers(live.job().params.warnings));
   if (!begun) {
     co_return;
   }
@@ -108,7 +107,7 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
     }
     events = take_events(live, writer, ended);
     if (events.empty() && live.age() - spoken >= live.comment_interval()) {
-      events = api::sse_comment(live.waiting_for());
+      events = writer.waiting(live.waiting_for());
     }
   }
   const Result<void> closed = co_await http.end_stream();

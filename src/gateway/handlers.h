@@ -47,6 +47,12 @@ struct Routing {
 
 /// Chat, completions, tokens: what wakes models.
 [[nodiscard]] std::vector<Endpoint> inference_endpoints();
+/// Anthropic's messages.
+[[nodiscard]] std::vector<Endpoint> message_endpoints();
+/// What Ollama's clients ask models.
+[[nodiscard]] std::vector<Endpoint> ollama_endpoints();
+/// What they ask of models: which there are, loading them, and what is not offered.
+[[nodiscard]] std::vector<Endpoint> ollama_model_endpoints();
 /// Responses, and those that are kept.
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.

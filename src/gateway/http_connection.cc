@@ -40,6 +40,7 @@ constexpr std::size_t kLingerBytes = 16U << 20U;
 constexpr std::size_t kUsualHead = 512;  ///< Of an answer [bytes].
 constexpr const char* kServerName = "heddle";
 constexpr const char* kRequestIdField = "X-Request-Id";
+constexpr const char* kAnthropicIdField = "request-id";  ///< What Anthropic's clients look for.
 
 Error client_gone(const ErrorCode& why) {
   return {.code = Code::kCancelled, .message = "send to client: " + why.message()};
@@ -405,7 +406,8 @@ Task<bool> Connection::read_request() {
 /// Answers what was not read to its end.
 Task<void> Connection::refuse(api::ApiError error) {
   shared_->table.move(*this, State::kHead);
-  HttpResponse response{.status = error.status, .body = api::error_text(error, request_.path)};
+  HttpResponse response{.status = api::error_status(error, request_.path),
+                        .body = api::error_text(error, request_.path, request_.request_id)};
   if (error.status == 401) {
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
   }
@@ -487,6 +489,7 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   text += head.reason.empty() ? view(http::obsolete_reason(status)) : head.reason;
   text += "\r\n";
   bool has_server = false;
+  bool has_id = false;
   bool has_date = false;
   const auto add = [&text](std::string_view name, std::string_view value) {
     text.append(name).append(": ").append(value).append("\r\n");
@@ -494,6 +497,7 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   for (const auto& [name, value] : head.headers) {
     add(name, value);
     has_server = has_server || is_field(name, "server");
+    has_id = has_id || is_field(name, "request-id");
     has_date = has_date || is_field(name, "date");
   }
   for (const auto& [name, value] : request_.answer_headers) {
@@ -506,6 +510,9 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
     add("Date", shared_->date.at(std::time(nullptr)));
   }
   add(kRequestIdField, request_.request_id);
+  if (!has_id && api::is_anthropic(request_.path)) {
+    add(kAnthropicIdField, request_.request_id);
+  }
   if (head.length) {
     add("Content-Length", std::to_string(*head.length));
   } else if (chunked_) {

@@ -266,6 +266,7 @@ bool ChatReading::step() {
   if (!*prompt_) {
     return true;
   }
+  prompt_->value() += begun_;
   reading_.emplace(*model_.tokenizer(), prompt_->value(), special_, bounds_);
   return prompt_->value().size() <= kRenderedAtOnce && reading_->step();
 }
@@ -289,6 +290,41 @@ api::ApiError conversation_error(const Error& error) {
   return wrong;
 }
 
+Abilities abilities_of(const OpenedModel& opened) {
+  return {.calls = own_tool_format(opened) != text::ToolFormat::kNone,
+          .thinks = reasoning_format(opened) != text::ReasoningFormat::kNone};
+}
+
+Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
+                                        HttpExchange& http,
+                                        const OpenedModel& opened,
+                                        const api::ChatRequest& request,
+                                        TextBounds bounds) {
+  const bool none = request.tools.choice == api::ToolChoice::kNone;
+  const text::Chat conversation{.messages = request.messages.json,
+                                .tools = none ? std::string_view() : request.tools.json,
+                                .variables = request.template_variables,
+                                .add_generation_prompt = request.add_generation_prompt};
+  ChatReading reading(*opened.text->text,
+                      conversation,
+                      text::SpecialTokens::kNone,
+                      std::move(bounds),
+                      instructions_for(opened, request.tools),
+                      request.answer_begins,
+                      request.continued);
+  std::function<bool()> step = [&reading] { return reading.step(); };
+  std::optional<api::ApiError> wrong =
+      co_await work_on_text(context, http, http.request().body.size(), std::move(step));
+  if (wrong) {
+    co_return *wrong;
+  }
+  auto tokens = reading.take();
+  if (auto* refused = std::get_if<api::ApiError>(&tokens)) {
+    co_return *refused;
+  }
+  co_return ChatPrompt{.tokens = std::get<0>(std::move(tokens)), .end = reading.end()};
+}
+
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                               HttpExchange& http,
                                               api::ChatRequest request,
@@ -306,31 +342,15 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   GenerationJob job =
       new_job(*context, opened, http.request(), api::AnswerKind::kChat, request.model, prefix);
-  const bool none = request.tools.choice == api::ToolChoice::kNone;
-  const text::Chat conversation{.messages = request.messages.json,
-                                .tools = none ? std::string_view() : request.tools.json,
-                                .variables = request.template_variables,
-                                .add_generation_prompt = request.add_generation_prompt};
-  const text::ToolFormat format = tool_format(opened, request.tools);
-  ChatReading reading(*opened.text->text,
-                      conversation,
-                      text::SpecialTokens::kNone,
-                      bounds,
-                      instructions_for(opened, request.tools),
-                      std::move(request.continued));
-  std::function<bool()> step = [&reading] { return reading.step(); };
-  std::optional<api::ApiError> wrong =
-      co_await work_on_text(*context, http, http.request().body.size(), std::move(step));
-  if (wrong) {
-    co_return *wrong;
-  }
-  auto tokens = reading.take();
-  if (auto* refused = std::get_if<api::ApiError>(&tokens)) {
+  auto read = co_await read_chat(*context, http, opened, request, bounds);
+  if (auto* refused = std::get_if<api::ApiError>(&read)) {
     co_return *refused;
   }
-  job.prompt_end = reading.end();
+  ChatPrompt prompt = std::get<0>(std::move(read));
+  job.prompt_end = std::move(prompt.end);
   job.params = std::move(request.params);
-  job.prompts.push_back(std::get<0>(std::move(tokens)));
+  job.prompts.push_back(std::move(prompt.tokens));
+  const text::ToolFormat format = tool_format(opened, request.tools);
   use_tools(opened, request.tools, format, job);
   if (request.tools.choice == api::ToolChoice::kAuto && format == text::ToolFormat::kNone) {
     job.params.warnings.emplace_back(
@@ -347,7 +367,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   const bool calls = request.tools.choice != api::ToolChoice::kNone && !request.tools.list.empty();
   const std::string param = calls ? "tools" : "response_format";
-  wrong = co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
+  std::optional<api::ApiError> wrong =
+      co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
   if (!wrong) {
     wrong = resolve(*context, opened, "messages", 0, job);
   }

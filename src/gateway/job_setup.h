@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -62,15 +63,18 @@ class ChatReading {
   /// All is lent until the last step.
   /// @param continued     The text of the last message, where that is to be gone on with.
   /// @param instructions  For text::render_plainly, where the template does not know of tools.
+  /// @param begun         What stands after all that, which the model goes on from.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
               TextBounds bounds,
               std::optional<std::string> instructions = {},
+              std::string_view begun = {},
               std::optional<std::string> continued = {})
       : model_(model),
         chat_(chat),
         instructions_(std::move(instructions)),
+        begun_(begun),
         continued_(std::move(continued)),
         special_(special),
         bounds_(std::move(bounds)) {}
@@ -85,6 +89,7 @@ class ChatReading {
   const text::TextModel& model_;
   const text::Chat& chat_;
   std::optional<std::string> instructions_;
+  std::string_view begun_;
   std::optional<std::string> continued_;
   text::SpecialTokens special_;
   TextBounds bounds_;
@@ -111,6 +116,25 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
                                                    const std::string& param,
                                                    std::int64_t max_tokens,
                                                    GenerationJob& job);
+
+/// What a model does beside answering, as it is configured or else as its templates say.
+struct Abilities {
+  bool calls = false;   ///< Tools, where it is left to it.
+  bool thinks = false;  ///< And marks that.
+};
+[[nodiscard]] Abilities abilities_of(const OpenedModel& opened);
+
+/// A conversation as its model reads it.
+struct ChatPrompt {
+  std::vector<TokenId> tokens{};
+  std::string end{};  ///< Its last bytes.
+};
+/// Renders and tokenises `request` for a model that was opened.
+Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
+                                        HttpExchange& http,
+                                        const OpenedModel& opened,
+                                        const api::ChatRequest& request,
+                                        TextBounds bounds);
 
 /// Everything from a chat's request to its job.
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,

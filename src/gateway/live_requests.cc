@@ -237,12 +237,31 @@ void LiveRequests::note_cached(core::RequestRecord& record, const core::TokenEve
   }
 }
 
+/// Of several prompts, that of the first.
+api::Spent LiveRequests::spent() const {
+  api::Spent spent{.total = age()};
+  if (records_.empty()) {
+    return spent;
+  }
+  const core::RequestTimes& times = records_.front()->times;
+  const Instant now = context_->now();
+  const Instant first = times.first_token == Instant{} ? now : times.first_token;
+  const Instant sent = times.dispatched == Instant{} ? first : times.dispatched;
+  if (times.load_began != Instant{}) {
+    spent.load = std::max(Duration{}, sent - times.load_began);
+  }
+  spent.prompt = std::max(Duration{}, first - sent);
+  spent.answer = now - first;
+  return spent;
+}
+
 api::Usage LiveRequests::usage() const {
   api::Usage usage;
   for (const std::shared_ptr<core::RequestRecord>& record : records_) {
     usage.prompt_tokens += static_cast<std::int64_t>(record->prompt.size());
     usage.cached_tokens += record->cached_tokens.value_or(0);
   }
+  usage.spent = spent();
   for (const Answer& answer : answers_) {
     usage.completion_tokens += answer.tokens();
     usage.reasoning_tokens += answer.reasoning_tokens();

@@ -90,6 +90,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
   void begin_trace();
   static void note_cached(core::RequestRecord& record, const core::TokenEvent& event);
   [[nodiscard]] bool dispatched() const;
+  [[nodiscard]] api::Spent spent() const;
 
   std::shared_ptr<Context> context_;
   GenerationJob job_;

@@ -1,16 +1,20 @@
+#include <algorithm>
+#include <charconv>
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "api/anthropic/model_list.h"
 #include "api/requests.h"
 #include "api/responses.h"
-#include "gateway/answered.h"
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
 #include "gateway/model_states.h"
+#include "gateway/model_verbs.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
+#include "gateway/upstream.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -77,6 +81,25 @@ api::ModelObject describe(const Context& context,
   return object;
 }
 
+/// Whether a client of Anthropic's API asks for what both APIs have.
+bool asks_as_anthropic(const HttpRequest& request) {
+  return !field_value(request.headers, "anthropic-version").empty();
+}
+
+/// The part of a listing that Anthropic's clients ask for.
+api::ListPage page_of(const HttpRequest& request) {
+  constexpr std::size_t kMost = 1000;
+  api::ListPage page{.after_id = query_value(request.query, "after_id").value_or(""),
+                     .before_id = query_value(request.query, "before_id").value_or("")};
+  const std::string limit = query_value(request.query, "limit").value_or("");
+  std::size_t number = 0;
+  const auto [end, failure] = std::from_chars(limit.data(), limit.data() + limit.size(), number);
+  if (failure == std::errc() && end == limit.data() + limit.size() && number > 0) {
+    page.limit = std::min(number, kMost);
+  }
+  return page;
+}
+
 Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::map<ModelId, core::ModelStatus> statuses;
   for (core::ModelStatus& status : context->serving->models()) {
@@ -89,7 +112,10 @@ Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::strin
       objects.push_back(describe(*context, *model, statuses[model->id]));
     }
   }
-  co_await respond_json(http, api::model_list_json(objects));
+  const bool anthropic = asks_as_anthropic(http.request());
+  std::string listing = anthropic ? api::anthropic_model_list_json(objects, page_of(http.request()))
+                                  : api::model_list_json(objects);
+  co_await respond_json(http, std::move(listing));
 }
 
 core::ModelStatus status_of(const Context& context, ModelId id) {
@@ -108,7 +134,9 @@ Task<void> retrieve(std::shared_ptr<Context> context, HttpExchange& http, std::s
     co_return;
   }
   const api::ModelObject object = describe(*context, *model, status_of(*context, model->id));
-  co_await respond_json(http, api::model_json(object));
+  const bool anthropic = asks_as_anthropic(http.request());
+  std::string told = anthropic ? api::anthropic_model_json(object) : api::model_json(object);
+  co_await respond_json(http, std::move(told));
 }
 
 /// What a shell would run.
@@ -162,24 +190,6 @@ Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::st
   }
   json.end_array().end_object();
   co_await respond_json(http, std::move(json).take());
-}
-
-enum class Verb : std::uint8_t { kLoad, kUnload };
-
-/// Waits for the system behind to load or unload a model.
-Task<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
-  if (context.serving == nullptr) {
-    co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};
-  }
-  std::function<void(std::function<void(Result<void>)>)> begin =
-      [&context, verb, model](std::function<void(Result<void>)> done) {
-        if (verb == Verb::kLoad) {
-          context.serving->load(model, std::move(done));
-        } else {
-          context.serving->unload(model, core::EvictionReason::kOperator, std::move(done));
-        }
-      };
-  co_return co_await answered(context.loop, std::move(begin));
 }
 
 Task<void> carry_out_and_answer(std::shared_ptr<Context> context,

@@ -24,6 +24,7 @@ struct ModelText {
   std::int64_t hidden = 0;                       ///< Numbers of an embedding.
   std::int64_t kv_numbers = 0;                   ///< That a token has in the KV of all layers.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
+  spec::Architecture architecture{};
 };
 
 /// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not

@@ -52,7 +52,8 @@ ForwardJob new_forward_job(const Context& context,
 /// Notes what the answer of a request to `path` will be, by what its body says: a stream of events,
 /// unless it is sound.
 void expect_answer(ForwardJob& job, std::string_view path, const BodyFacts& facts) {
-  job.events = facts.stream && !path.starts_with("/v1/audio/");
+  const bool lines = path.starts_with("/api/");  // Ollama's streams are no events.
+  job.events = facts.stream && !lines && !path.starts_with("/v1/audio/");
   job.chat = path == "/v1/chat/completions";
 }
 
@@ -264,8 +265,6 @@ std::vector<Endpoint> proxy_endpoints() {
                            "/reranking",
                            "/v1/score",
                            "/score",
-                           "/v1/messages",
-                           "/v1/messages/count_tokens",
                            "/v1/audio/{id}",
                            "/v1/images/{id}",
                            "/infill",

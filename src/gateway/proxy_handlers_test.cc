@@ -34,6 +34,9 @@ TEST_F(ProxyHandlers, ForwardWhatEnginesHave) {
                            "/score",
                            "/v1/messages",
                            "/v1/messages/count_tokens",
+                           "/api/chat",
+                           "/api/generate",
+                           "/api/embed",
                            "/v1/audio/speech",
                            "/infill",
                            "/completion"}) {
@@ -113,7 +116,10 @@ TEST_F(ProxyHandlers, SayThatWebSocketsAreNotForwarded) {
 
 TEST_F(ProxyHandlers, FailInTheFormOfTheApi) {
   start_echo();
-  EXPECT_THAT(call("POST", "/v1/messages", R"({"model":"nobody"})").body,
+  EXPECT_THAT(call("POST",
+                   "/v1/messages/count_tokens",
+                   R"({"model":"nobody","messages":[{"role":"user","content":"hi"}]})")
+                  .body,
               StartsWith(R"({"type":"error","error":{"type":"not_found_error","message":)"));
   EXPECT_THAT(call("GET", "/v1/messages").body,
               StartsWith(R"({"type":"error","error":{"type":"invalid_request_error")"));

@@ -52,6 +52,10 @@ Task<void> version(std::shared_ptr<Context> context, HttpExchange& http, std::st
   co_await respond_json(http, std::move(json).take());
 }
 
+Task<void> openapi(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  co_await respond_json(http, context->openapi);
+}
+
 Task<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   if (std::optional<std::string> model = query_value(http.request().query, "model")) {
     co_await respond_engine_metrics(std::move(context), http, std::move(*model));
@@ -251,10 +255,12 @@ Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::stri
     co_return;
   }
   std::string page = "heddle " + context->version +
-                     ": many language models behind one OpenAI-compatible endpoint.\n\n";
+                     " is running: many language models behind one endpoint, with the APIs of "
+                     "OpenAI, Anthropic and Ollama.\n\n";
   page += context->keys_asked ? "What there is, it tells those who send a key.\n" : now(*context);
   page +=
-      "\nsee\n  /ui/ (a page)  /v1/models  /running  /metrics  /api/devices  /api/requests  "
+      "\nsee\n  /ui/ (a page)  /openapi.json  /v1/models  /running  /metrics  /api/devices  "
+      "/api/requests  "
       "/api/decisions\n";
   HttpResponse response{.body = std::move(page), .content_type = "text/plain; charset=utf-8"};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
@@ -269,6 +275,7 @@ std::vector<Endpoint> status_endpoints() {
           {{"GET", "/readyz"}, Access::kOpen, ready},
           {{"GET", "/version"}, Access::kAny, version},
           {{"GET", "/api/version"}, Access::kAny, version},
+          {{"GET", "/openapi.json"}, Access::kAny, openapi},
           {{"GET", "/metrics"}, Access::kMetrics, metrics},
           {{"GET", "/api/devices"}, Access::kMetrics, devices},
           {{"GET", "/api/engines"}, Access::kMetrics, list_engines},

@@ -160,7 +160,7 @@ TEST_F(StatusHandlersTest, DevicesShowTheStagesOfPipelinesThoughTheyAreNotConfig
 TEST_F(StatusHandlersTest, TheIndexSaysWhatThisIs) {
   start();
   const std::string page = call("GET", "/").body;
-  EXPECT_THAT(page, HasSubstr("OpenAI-compatible"));
+  EXPECT_THAT(page, HasSubstr("is running"));
   EXPECT_THAT(page, HasSubstr("org/name:8b  absent"));
   EXPECT_THAT(page, HasSubstr("cpu0  up"));
 }

@@ -31,6 +31,14 @@ def completion(prompt, **fields):
     return "/v1/completions", {"model": MODEL, "prompt": prompt, "max_tokens": 1, **fields}
 
 
+def message(**fields):
+    return "/v1/messages", {"model": MODEL, "messages": [{"role": "user", "content": "1+1="}], "max_tokens": 1, **fields}
+
+
+def message_tool(name):
+    return {"name": name, "input_schema": {"type": "object", "properties": {}}}
+
+
 def tool(name):
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
 
@@ -78,6 +86,9 @@ BODIES = {
     "top_logprobs": (lambda n: chat(logprobs=True, top_logprobs=n), 20, 400, "top_logprobs"),
     "tools": (lambda n: chat(tools=[tool(f"t{i}") for i in range(n)], tool_choice="none"), 128, 400, "tools"),
     "tool name": (lambda n: chat(tools=[tool("t" * n)], tool_choice="none"), 64, 400, "name"),
+    "message tools": (lambda n: message(tools=[message_tool(f"t{i}") for i in range(n)]), 128, 400, "tools"),
+    "message tool name": (lambda n: message(tools=[message_tool("t" * n)]), 128, 400, "name"),
+    "stop_sequences": (lambda n: message(stop_sequences=[f"~{i}" for i in range(n)]), 16, 400, "stop_sequences"),
     "guided_choice": (lambda n: chat(guided_choice=[f"{i}" for i in range(n)]), 1024, 400, "guided_choice"),
     "prompts": (lambda n: completion(["1+2="] * n), 128, 400, "prompt"),
     "grammar bytes": (lambda n: chat(guided_grammar='start: "x"\n//' + "y" * (n - 13)), 256 << 10, 400, "262144"),

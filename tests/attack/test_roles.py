@@ -39,7 +39,7 @@ def test_a_key_neither_reads_of_others_nor_changes_anything(server):
         status, _, said = call(server, "ask", path)
         assert status == 403 and said["error"]["code"] == "insufficient_permissions", path
         assert "role admin" in said["error"]["message"] or "role metrics" in said["error"]["message"]
-    for path in ("/unload", "/models/load", "/models/unload", "/api/models/unload", "/sleep", "/wake_up", "/upstream/x/v1/models"):
+    for path in ("/unload", "/models/load", "/models/unload", "/api/models/unload", "/sleep", "/wake_up", "/upstream/x/v1/models", "/api/pull"):
         assert call(server, "ask", path, {"model": MODEL})[0] == 403, path
         assert call(server, "scrape", path, {"model": MODEL})[0] == 403, path
 
@@ -49,7 +49,10 @@ def test_one_key_is_enough_for_prometheus_and_opens_nothing_else(server):
         assert call(server, "scrape", path)[0] == 200, path
     for path in ("/logs", "/api/requests", "/api/decisions"):
         assert call(server, "scrape", path)[0] == 403, path
-    assert call(server, "scrape", "/v1/completions", {"model": MODEL, "prompt": "1"})[0] == 403
+    for path in ("/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/api/chat", "/api/generate", "/api/embed", "/api/show"):
+        assert call(server, "scrape", path, {"model": MODEL, "prompt": "1"})[0] == 403, path
+    # A request that asks nothing unloads; so may administrators alone.
+    assert call(server, "ask", "/api/generate", {"model": MODEL, "keep_alive": 0})[0] == 403
 
 
 def test_requests_are_told_to_who_made_them(server):
@@ -86,7 +89,7 @@ def test_keys_without_an_admin_are_warned_of_and_sighup_takes_roles():
 def test_an_address_of_the_network_without_keys_is_warned_of():
     text = heddle.config(models=[MODEL])
     with heddle.Server(text.replace("127.0.0.1:0", "[127.0.0.1:0, 0.0.0.0:0]")) as server:
-        assert "no key is asked for" in server.log() and "address=0.0.0.0" in server.log()
+        assert "no key is asked for" in server.log() and "whoever reaches 0.0.0.0" in server.log()
     with heddle.Server(text) as server:
         assert "no key is asked for" not in server.log()
 

@@ -105,7 +105,7 @@ def test_nor_by_the_name_in_the_first_line(server):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/unload", "/health", "/ui/", "/upstream/x/"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat", "/api/tags", "/v1/models", "/unload", "/health", "/ui/", "/upstream/x/"])
 @pytest.mark.parametrize(
     "origin",
     [

@@ -10,16 +10,23 @@ SOURCE = heddle.MODELS / "adder"
 LIKED = {"<|end|>": 4.0, '"': 3.0, "]": 2.0, "}": 2.0}
 
 
-def write(directory):
+def write(directory, thinks=False):
     """A model directory: the adder's tokenizer and template; weights that know nothing but the last token. After a special token the
-    model says "o", after any other it likes those tokens best that end something, so that in a form it closes what is open."""
+    model says "o", after any other it likes those tokens best that end something, so that in a form it closes what is open.
+    With `thinks` its template has an answer begin within a thought, where `enable_thinking` is true; the "o" then is one."""
     directory.mkdir()
     for path in SOURCE.iterdir():
         if path.suffix in {".json", ".jinja"}:
             shutil.copy(path, directory)
     tokens = json.loads((SOURCE / "tokenizer.json").read_text())
+    if thinks:
+        template = directory / "chat_template.jinja"
+        turn = '{{- "<|assistant|>" -}}'
+        assert turn in template.read_text()
+        switch = '{{- "<|assistant|>" ~ ("<think>" if enable_thinking is true else "") -}}'
+        template.write_text(template.read_text().replace(turn, switch))
     ids = tokens["model"]["vocab"]
-    special = {one["id"] for one in tokens["added_tokens"]}
+    special = {one["id"] for one in tokens["added_tokens"]} | ({ids[">"]} if thinks else set())
     with (SOURCE / "model.safetensors").open("rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
         head = file.read(size)

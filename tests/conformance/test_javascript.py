@@ -1,14 +1,18 @@
-"""Runs the suite of the JavaScript client."""
+"""Runs the suites of the JavaScript clients."""
 
 import pathlib
 
 import node_suite
+import pytest
 from subject import ANSWER, KEY, MODEL, PROMPT
 
-SUITE = pathlib.Path(__file__).with_name("javascript") / "suite.cjs"
+SUITES = pathlib.Path(__file__).with_name("javascript")
 
 
-def test_the_javascript_client(server, slow_server):
+@pytest.mark.parametrize(
+    ("suite", "package"), [("suite.cjs", "openai"), ("anthropic.cjs", "@anthropic-ai/sdk"), ("ollama.cjs", "ollama")]
+)
+def test_the_javascript_client(server, slow_server, suite, package):
     subject = {
         "url": server.url,
         "slowUrl": slow_server.url,
@@ -17,4 +21,4 @@ def test_the_javascript_client(server, slow_server):
         "prompt": PROMPT,
         "answer": ANSWER,
     }
-    node_suite.run(SUITE, "node", "openai", subject)
+    node_suite.run(SUITES / suite, "node", package, subject)

@@ -1,7 +1,11 @@
 // Models that are sharded over several devices: real workers in lockstep, alone and among other
 // models.
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -22,7 +26,11 @@ class Groups : public testing::Test {
  protected:
   /// kSharded over `ranks` devices, of so many, and kSingle; each has room for its model and so
   /// many pages more.
-  LiveSystem& make(int devices, std::int64_t ranks, std::int64_t spare_pages, Duration pace = {}) {
+  LiveSystem& make(int devices,
+                   std::int64_t ranks,
+                   std::int64_t spare_pages,
+                   Duration pace = {},
+                   std::int64_t batch = 32) {
     config::Config config = small_host(0, devices);
     add_golden(config, kSharded);
     add_golden(config, kSingle);
@@ -32,6 +40,7 @@ class Groups : public testing::Test {
       device.pace.step = pace;
     }
     config.models[0].tensor_parallel = ranks;
+    config.models[0].batch = batch;
     system_.emplace(config);
     HEDDLE_CHECK(!system_->failure().has_value());
     return *system_;
@@ -149,6 +158,35 @@ TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
       EXPECT_EQ(device.restarts, 1U) << "of a group all die with one";
     }
     expect_right(ask(kSharded), sharded_);
+  }
+}
+
+/// Whether the model has requests there, on the device that leads its group.
+bool runs_on(LiveSystem& system, std::size_t leader) {
+  const core::DeviceStatus device = system.system().devices()[leader];
+  return std::ranges::any_of(device.residents, [](const core::ResidentStatus& resident) {
+    return resident.model == kSharded && resident.requests_running > 0;
+  });
+}
+
+TEST_F(Groups, MoreRequestsThanABlockBearsBringAnother) {
+  LiveSystem& system = make(4, 2, 8, 20ms, 4);
+  std::vector<std::shared_ptr<Answer>> asked;
+  const auto keep_asking = [&] {
+    std::erase_if(asked, [&](const auto& answer) {
+      if (answer->done()) {
+        EXPECT_EQ(answer->tokens(), sharded_.greedy);
+      }
+      return answer->over();
+    });
+    while (asked.size() < 12) {
+      asked.push_back(ask(kSharded));
+    }
+    return runs_on(system, 0) && runs_on(system, 2);
+  };
+  EXPECT_TRUE(system.run_until(keep_asking));
+  for (const auto& answer : asked) {
+    expect_right(answer, sharded_);
   }
 }
 

@@ -197,9 +197,8 @@ def w11(sim):
             "Windows **hardly matter** here. The forecast is corrected by the latest windows, and below 25 requests per second idle GPUs are enough to "
             "prewarm everything. Only windows of 20 minutes and more miss what changes within them. An hour has 30 to 80 starts: one more or less is a "
             "point or three.\n\n"
-            "For heddle the window makes no difference either: it forecasts by the last window where that errs least. The last row is no matter of windows. "
-            "heddle gives a sharded model one instance, and these requests are more than one instance of the 70B can serve: three quarters of its "
-            "first tokens are late. WarmServe starts more of them.")
+            "For heddle the window makes no difference either: it forecasts by the last window where that errs least. Of the 70B it has as many "
+            "blocks as the requests need.")
     return Outcome(rows, note, [("w11.svg", picture.lines("Starts that found their weights, a day in an hour", curves, "minutes of a window", "%", 100),
                                  "Length of windows")])
 

@@ -97,6 +97,8 @@ TESTED_BY = {
     "cluster/stream_watch.cc": "cluster/contract_test.cc",
     "base/self_process.cc": "agent/worker_process_test.cc",
     "gateway/http_connection.cc": "gateway/http_server_test.cc",
+    "gateway/openapi_operations.cc": "gateway/openapi_test.cc",
+    "gateway/model_verbs.cc": "gateway/model_handlers_test.cc",
     "api/logprobs_json.cc": "api/responses_test.cc",
     "cpu/kernels.cc": "ops/context_test.cc",
     "cuda/blas.cc": "ops/cuda/blas_test.cc",

@@ -142,7 +142,7 @@ bool Catalog::in_use(const ModelState& model,
     return found != instances.end() && !found->second.staged() &&
            of_group(found->second, device, leader);
   };
-  return model.claims == leader || part(leader, model.config.id) ||
+  return (model.claim && model.claim->leader == leader) || part(leader, model.config.id) ||
          std::ranges::any_of(
              others, [&](const ShardPlace& place) { return part(place.device, place.model); });
 }
@@ -252,7 +252,7 @@ void Catalog::forget_removed() {
     const ModelState& model = state_.models.at(id);
     const bool cut_knows = std::ranges::any_of(
         model.cuts, [this](ModelId cut) { return state_.models.contains(cut); });
-    if (model.removed && model.requests == 0 && !model.claims && model.unloads_asked.empty() &&
+    if (model.removed && model.requests == 0 && !model.claim && model.unloads_asked.empty() &&
         !model.config.part_of && !cut_knows && !somewhere(state_, id)) {
       forgotten.insert(id);
     }

@@ -148,7 +148,7 @@ TEST(Catalog, AModelIsKnownUntilOperatorsHaveHeardThatItIsGone) {
 TEST(Catalog, AModelIsKnownWhileItClaimsDevices) {
   TestState core(2);
   core.add_group();
-  core.model(kGroup).claims = kDevice;
+  core.model(kGroup).claim = Claim{.leader = kDevice};
   core.remove(kGroup);
   core.catalog.forget_removed();
   ASSERT_TRUE(known(core, kGroup));

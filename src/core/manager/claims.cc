@@ -25,10 +25,8 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
   });
 }
 
-void Claims::claim(ModelId id, DeviceId leader) {
-  ModelState& model = state_.models.at(id);
-  model.claims = leader;
-  model.claimed_at = state_.now;
+void Claims::claim(ModelId id, DeviceId leader, std::string more) {
+  state_.models.at(id).claim = {.leader = leader, .began = state_.now, .more = std::move(more)};
   claims_changed(id);
   for (const ShardPlace& place : block(state_, id, leader)) {
     state_.devices.at(place.device).claimed = id;
@@ -44,13 +42,12 @@ void Claims::claims_changed(ModelId id) {
 }
 
 void Claims::cancel(ModelId model) {
-  const std::optional<DeviceId> leader =
-      std::exchange(state_.models.at(model).claims, std::nullopt);
-  if (!leader) {
+  const std::optional<Claim> claim = std::exchange(state_.models.at(model).claim, std::nullopt);
+  if (!claim) {
     return;
   }
   claims_changed(model);
-  for (const ShardPlace& place : block(state_, model, *leader)) {
+  for (const ShardPlace& place : block(state_, model, claim->leader)) {
     DeviceState& device = state_.devices.at(place.device);
     device.claimed.reset();
     replace(state_, place.device);
@@ -75,9 +72,11 @@ void Claims::advance() {
 
 void Claims::advance(ModelId id) {
   const ModelState& model = state_.models.at(id);
-  const DeviceId leader = *model.claims;
-  if (!model.wanted() || model.removed || state_.now < model.retry_at ||
-      !claimable(state_, id, leader)) {
+  const DeviceId leader = model.claim->leader;
+  const bool wanted = model.claim->more.empty()
+                          ? model.wanted()
+                          : model.requests > 0 && !model.removed && model.unloads_asked.empty();
+  if (!wanted || state_.now < model.retry_at || !claimable(state_, id, leader)) {
     cancel(id);
     return;
   }
@@ -94,7 +93,7 @@ void Claims::advance(ModelId id) {
 /// when what is left can be evicted at once.
 bool Claims::clear_device(const DeviceState& device, ModelId shard) {
   const ModelId wanted = whole(state_, shard);
-  DrainPlan engines{.model = shard, .began = state_.models.at(wanted).claimed_at};
+  DrainPlan engines{.model = shard, .began = state_.models.at(wanted).claim->began};
   out_.wake_by(device.paused_until);
   bool clear = !device.plan && state_.now >= device.paused_until;
   for (const auto& [id, instance] : device.instances) {
@@ -160,12 +159,18 @@ void Claims::load_group(ModelId id, DeviceId leader) {
                                 ? ""
                                 : "; " + std::to_string(before.there) + " of its " +
                                       std::to_string(before.shards) + " parts are there";
-  out_.note(DecisionKind::kLoad, id, leader, who_waits(model) + "; to itself on " + names + found);
-  const LoadReason why = model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  const std::string more = std::move(model.claim->more);
+  const LoadReason why = !more.empty()           ? LoadReason::kLoad
+                         : model.waiting.empty() ? LoadReason::kOperator
+                                                 : LoadReason::kRequest;
+  out_.note(more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
+            id,
+            leader,
+            (more.empty() ? who_waits(model) : more) + "; to itself on " + names + found);
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }
-  model.claims.reset();
+  model.claim.reset();
   claims_changed(id);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "core/manager/drain_plans.h"
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
@@ -12,16 +14,17 @@ namespace heddle::core::manager {
 /// leaves.
 [[nodiscard]] bool claimable(const State& state, ModelId model, DeviceId leader);
 
-/// Where a group goes that requests wait for: a model that wants a block of devices claims it;
-/// nothing else comes there, what is there leaves, and when all its devices are empty the shards
-/// are loaded that are not there yet.
+/// Where a group goes that requests wait for, or that is to help another of its model: a model that
+/// wants a block of devices claims it; nothing else comes there, what is there leaves, and when all
+/// its devices are empty the shards are loaded that are not there yet.
 class Claims {
  public:
   Claims(State& state, Outbox& out, Residency& residency, Loads& loads, DrainPlans& plans)
       : state_(state), out_(out), residency_(residency), loads_(loads), plans_(plans) {}
 
-  /// The model claims this block, and begins to clear it.
-  void claim(ModelId model, DeviceId leader);
+  /// The model claims this block, and begins to clear it. `more` as Claim has it: such a claim
+  /// lasts while the model has requests.
+  void claim(ModelId model, DeviceId leader, std::string more = {});
   /// The models that were to leave for it stay.
   void cancel(ModelId model);
   /// The group that is led from there is looked after, until something happens to it again.

@@ -37,7 +37,7 @@ TEST(Claims, AnEmptyBlockIsLoadedAtOnce) {
   EXPECT_FALSE(core.at(kGroup).part().leader);
   EXPECT_EQ(core.at(kShard, kOther).part().leader, kDevice);
   EXPECT_EQ(core.at(kShard, kOther).why, LoadReason::kRequest);
-  EXPECT_FALSE(core.model(kGroup).claims);
+  EXPECT_FALSE(core.model(kGroup).claim);
   EXPECT_FALSE(core.device().claimed);
   EXPECT_FALSE(core.device(kOther).claimed);
 }
@@ -115,12 +115,12 @@ TEST(Claims, AClaimIsGivenUpWhenNobodyWantsTheGroupOrItMayNotBeLoadedYet) {
   gone.claims.claim(kGroup, kDevice);
   gone.queues.cancel(gone.request);
   gone.claims.advance();
-  EXPECT_FALSE(gone.model(kGroup).claims);
+  EXPECT_FALSE(gone.model(kGroup).claim);
 
   Wanted failed;
   failed.attempts.failed(kShard, {Code::kUnavailable, "disk"});
   failed.claims.claim(kGroup, kDevice);
-  EXPECT_FALSE(failed.model(kGroup).claims);
+  EXPECT_FALSE(failed.model(kGroup).claim);
   EXPECT_TRUE(failed.loads().empty());
 }
 

@@ -125,7 +125,7 @@ StartKind start_kind(const State& state, ModelId model, const DeviceState& devic
 
 void check_groups(const State& state) {
   for (const auto& [id, device] : state.devices) {
-    HEDDLE_CHECK(!device.claimed || state.models.at(*device.claimed).claims);
+    HEDDLE_CHECK(!device.claimed || state.models.at(*device.claimed).claim);
     for (const auto& [model, instance] : device.instances) {
       if (!state.models.at(model).grouped() || instance.is<Evicting>()) {
         continue;

@@ -43,7 +43,7 @@ bool serves(const ModelState& model) {
 
 /// Whether this form of a model is claimed for, on its way to a device, or serves on one.
 bool form_under_way(const State& state, const ModelState& form) {
-  return form.claims || !form.plans.empty() ||
+  return form.claim || !form.plans.empty() ||
          std::ranges::any_of(form.spots, [&](const Spot& spot) {
            const Instance& instance = *spot.instance;
            return (instance.is<Loading>() && !instance.staged()) ||
@@ -65,7 +65,7 @@ Listed lists_of(const State& state, const ModelState& model) {
   const bool waits = !model.waiting.empty();
   return {.going = model.removed || !model.unloads_asked.empty(),
           .ticketed = !model.loads_asked.empty() || !model.unloads_asked.empty(),
-          .claiming = model.claims.has_value(),
+          .claiming = model.claim.has_value(),
           .unplaced = model.wanted() && !any_form(state, model, under_way),
           .sendable = waits && (model.unsaid > 0 || any_form(state, model, serves)),
           .in_stages = std::ranges::any_of(model.cuts,

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -87,6 +88,15 @@ struct Listed {
   friend bool operator==(const Listed&, const Listed&) = default;
 };
 
+/// A block of devices that a sharded model is to have once they are empty.
+struct Claim {
+  DeviceId leader{};
+  Instant began{};
+  /// Why a model that serves elsewhere is to have one block more; empty: requests or operators wait
+  /// for it.
+  std::string more{};
+};
+
 /// Requests of a model that wait, as its instances and those on their way do not bear them.
 struct Unborne {
   std::int64_t requests = 0;
@@ -148,9 +158,7 @@ struct ModelState {
   std::optional<Instant> unborne_at{};  ///< When some of its requests last were.
 
   // Written by Claims.
-  /// Where it is to lead a group, once the devices of that block are empty.
-  std::optional<DeviceId> claims{};
-  Instant claimed_at{};
+  std::optional<Claim> claim{};
 
   // Of an external engine. Written by ExternalEngines.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.

@@ -93,9 +93,9 @@ TEST(WorkerLives, WhatWasToComeToADeadWorkerIsCalledOff) {
   claimed.run(kA);
   claimed.wait(kGroup);
   claimed.claims.claim(kGroup, kDevice);
-  ASSERT_TRUE(claimed.model(kGroup).claims);
+  ASSERT_TRUE(claimed.model(kGroup).claim);
   die(claimed, kOther);
-  EXPECT_FALSE(claimed.model(kGroup).claims);
+  EXPECT_FALSE(claimed.model(kGroup).claim);
   EXPECT_FALSE(claimed.device().claimed);
   EXPECT_TRUE(claimed.at(kA).is<Serving>());
 }

@@ -333,7 +333,7 @@ TEST(PlaceGroup, AShardedModelThatClaimsABlockIsNotPlacedAgain) {
   core.claims.claim(kGroup, kDevice);
   place(core.parts);
   EXPECT_TRUE(core.loads().empty());
-  EXPECT_EQ(core.model(kGroup).claims, kDevice);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kDevice);
 }
 
 TEST(PlaceGroup, AShardThatIsStagedIsNotTheModelUnderWay) {
@@ -349,7 +349,7 @@ TEST(PlaceGroup, ABusyBlockIsClaimedAndDrainedAfterThePatienceOfWhoWaits) {
   core.busy(kThird, kB, 2);
   core.pass(core.state.options.drain_after);
   place(core.parts);
-  EXPECT_EQ(core.model(kGroup).claims, kThird);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kThird);
   EXPECT_TRUE(core.at(kB, kThird).is<Draining>());
   EXPECT_TRUE(core.at(kA).is<Serving>());
 }
@@ -360,11 +360,11 @@ TEST(PlaceGroup, AfterItsPatienceItClaimsTheBlockWithTheLeastToDoThoughThatIsNot
   core.busy(kThird, kB, 2);
   core.model(kA).config.min_residence = core.model(kB).config.min_residence = 1h;
   place(core.parts);
-  EXPECT_FALSE(core.model(kGroup).claims);
+  EXPECT_FALSE(core.model(kGroup).claim);
   EXPECT_EQ(core.wake(), core.state.now + core.state.options.drain_after);
   core.pass(core.state.options.drain_after);
   place(core.parts);
-  EXPECT_EQ(core.model(kGroup).claims, kThird);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kThird);
 }
 
 TEST(PlaceGroup, ABlockToWhichSomethingIsOnItsWayIsClaimedAfterThePatienceToo) {
@@ -378,7 +378,7 @@ TEST(PlaceGroup, ABlockToWhichSomethingIsOnItsWayIsClaimedAfterThePatienceToo) {
   EXPECT_EQ(core.wake(), core.state.now + core.state.options.drain_after);
   core.pass(core.state.options.drain_after);
   place(core.parts);
-  EXPECT_EQ(core.model(kGroup).claims, kDevice);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kDevice);
 }
 
 TEST(PlaceGroup, ABlockWithAnEngineIsNotClaimedBeforeItIsToBeHad) {
@@ -391,7 +391,7 @@ TEST(PlaceGroup, ABlockWithAnEngineIsNotClaimedBeforeItIsToBeHad) {
   core.model(kB).config.min_residence = 1h;
   core.pass(core.state.options.drain_after);
   place(core.parts);
-  EXPECT_EQ(core.model(kGroup).claims, kThird);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kThird);
 }
 
 TEST(PlaceGroup, ABlockThatAnotherClaimsOrThatIsDownIsNotClaimed) {
@@ -402,7 +402,7 @@ TEST(PlaceGroup, ABlockThatAnotherClaimsOrThatIsDownIsNotClaimed) {
   core.devices.down(kFourth);
   core.pass(core.state.options.drain_after);
   place(core.parts);
-  EXPECT_EQ(core.model(kGroup).claims, kDevice);
+  EXPECT_EQ(core.model(kGroup).claim.value().leader, kDevice);
 }
 
 }  // namespace

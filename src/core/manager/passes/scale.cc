@@ -6,6 +6,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/replicas.h"
 #include "core/manager/views.h"
 #include "policy/autoscale.h"
 
@@ -20,17 +21,17 @@ bool in_stages(const State& state, ModelId id, const ModelState& model) {
 
 /// One device more for a model with so much load: one that it was spared on, else where that costs
 /// others less than the model's own requests would wait.
-void add_replica(const Parts& core, ModelId id, double load) {
+void add_for_load(const Parts& core, ModelId id, double load) {
   if (core.loads.take_back(id)) {
     return;
   }
-  const std::optional<ReplicaPlace> place = place_for_replica(core.state, id);
+  const std::optional<ReplicaPlace> place = place_for_one_more(core.state, id);
   if (place && place->lost <= load * to_seconds(place->load_takes)) {
-    core.loads.replica(id,
-                       *place,
-                       LoadReason::kLoad,
-                       number(load) + " requests at once on average, where a device should bear " +
-                           std::to_string(core.state.models.at(id).config.batch));
+    add_replica(core,
+                id,
+                *place,
+                number(load) + " requests at once on average, where a device should bear " +
+                    std::to_string(core.state.models.at(id).config.batch));
   }
 }
 
@@ -40,7 +41,7 @@ void scale(const Parts& core) {
   const State& state = core.state;
   for (const auto& [id, known] : state.index.named) {
     const ModelState& model = *known;
-    if (model.demand.in_system() == 0 || model.external() || model.sharded() || model.removed ||
+    if (model.demand.in_system() == 0 || model.external() || model.removed ||
         in_stages(state, id, model)) {
       continue;
     }
@@ -62,8 +63,8 @@ void scale(const Parts& core) {
         core.residency.spare(device_of(spared), id, true);
       }
     }
-    if (scaling.start > 0) {
-      add_replica(core, id, load);
+    if (scaling.start > 0 && !model.claim) {
+      add_for_load(core, id, load);
     }
   }
 }

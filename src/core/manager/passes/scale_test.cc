@@ -115,23 +115,32 @@ TEST(Scale, WhatWasActedOnAMomentAgoIsLeftAlone) {
   EXPECT_TRUE(core.loads().empty());
 }
 
-TEST(Scale, AnEngineAShardedModelAndARemovedOneHaveWhatTheyHave) {
+TEST(Scale, AShardedModelGetsOneMoreBlock) {
+  TestState core(4);
+  core.add_group();
+  core.serve_group();
+  for (int i = 0; i < 4; ++i) {
+    core.run(kGroup);
+  }
+  core.pass(kLoadTime);
+  scale(core.parts);
+  EXPECT_EQ(core.loads(), (Spots{{DeviceId(2), kGroup}, {DeviceId(3), test::kShard}}));
+  EXPECT_EQ(core.at(kGroup, DeviceId(2)).why, LoadReason::kLoad);
+}
+
+TEST(Scale, AnEngineAndARemovedModelHaveWhatTheyHave) {
   TestState engine(2);
   engine.add_engine();
   set_need(engine, kEngine, kOther, {.image_pages = 12});
   engine.serve(kEngine);
-  TestState group(4);
-  group.add_group();
-  group.serve_group();
   TestState removed(2);
   removed.serve(kA);
   for (int i = 0; i < 4; ++i) {
     engine.run(kEngine);
-    group.run(kGroup);
     removed.run(kA);
   }
   removed.remove(kA);
-  for (TestState* core : {&engine, &group, &removed}) {
+  for (TestState* core : {&engine, &removed}) {
     core->pass(kLoadTime);
     scale(core->parts);
     EXPECT_TRUE(core->loads().empty());

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/replicas.h"
 #include "core/manager/shortages.h"
 #include "core/manager/views.h"
 
@@ -62,19 +63,18 @@ void add_instance(const Parts& core, ModelId id) {
   if (core.loads.take_back(id)) {
     return;
   }
-  const std::optional<ReplicaPlace> place = place_for_replica(core.state, id);
+  const std::optional<ReplicaPlace> place = place_for_one_more(core.state, id);
   if (!place) {
     return;
   }
   const double cost = to_seconds(place->load_takes) + place->lost;
   if (model.unborne.waited >= cost &&
-      core.loads.replica(
-          id,
-          *place,
-          LoadReason::kLoad,
-          std::to_string(model.unborne.requests) +
-              " requests are more than its instances bear, where a device should bear " +
-              std::to_string(model.config.batch))) {
+      add_replica(core,
+                  id,
+                  *place,
+                  std::to_string(model.unborne.requests) +
+                      " requests are more than its instances bear, where a device should bear " +
+                      std::to_string(model.config.batch))) {
     core.shortages.pay_unborne(id, cost);
   }
 }
@@ -85,14 +85,14 @@ void spread(const Parts& core) {
   const State& state = core.state;
   for (const auto& [id, known] : state.index.named) {
     const ModelState& model = *known;
-    if (model.demand.in_system() == 0 || model.external() || model.grouped() || model.removed) {
+    if (model.demand.in_system() == 0 || model.external() || model.removed) {
       continue;
     }
     const Instances instances = instances_of(state, id);
     core.shortages.count_unborne(
         id, policy::unborne(instances.loads, model.demand.in_system(), model.config.batch));
     recall_waiting(core, id, instances);
-    if (model.unborne.requests > 0) {
+    if (model.unborne.requests > 0 && !model.claim) {
       add_instance(core, id);
     }
   }

@@ -24,6 +24,7 @@ using test::Spots;
 using test::TestState;
 
 constexpr DeviceId kThird{2};
+constexpr DeviceId kFourth{3};
 
 /// So many of the model's sequences on the device will be late, as its worker says.
 void be_late(TestState& core, std::int64_t late, DeviceId device = kDevice, ModelId model = kA) {
@@ -205,25 +206,69 @@ TEST(Spread, WhatAModelWithoutRequestsToSpareHasIsWorthALoad) {
   EXPECT_EQ(worth(core.state, core.device(kOther), kA), 0);
 }
 
-TEST(Spread, AnEngineAndAShardedModelHaveWhatTheyHave) {
-  TestState engine(2);
-  engine.add_engine();
-  engine.serve(kEngine);
-  TestState group(4);
-  group.add_group();
-  group.serve_group();
+TEST(Spread, AnEngineHasWhatItHas) {
+  TestState core(2);
+  core.add_engine();
+  core.serve(kEngine);
   for (int i = 0; i < 9; ++i) {
-    engine.run(kEngine);
-    group.run(kGroup);
+    core.run(kEngine);
   }
-  for (TestState* core : {&engine, &group}) {
-    be_late(*core, 5, kDevice, core == &engine ? kEngine : kGroup);
-    spread(core->parts);
-    core->pass(1min);
-    spread(core->parts);
-    EXPECT_TRUE(core->loads().empty());
-    EXPECT_TRUE(recalls(*core).empty());
+  be_late(core, 5, kDevice, kEngine);
+  spread(core.parts);
+  core.pass(1min);
+  spread(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+  EXPECT_TRUE(recalls(core).empty());
+}
+
+// ---- Sharded models ----
+
+/// A sharded model on the first block of two, with two requests that will be late.
+struct OneBlock : TestState {
+  OneBlock() : TestState(4) {
+    add_group();
+    serve_group();
+    for (int i = 0; i < 3; ++i) {
+      run(kGroup);
+    }
+    model(kGroup).load_times[0] = 4s;
+    be_late(*this, 2, kDevice, kGroup);
   }
+  void look_after(Duration time) {
+    pass(time);
+    commands.clear();
+    spread(parts);
+  }
+};
+
+TEST(Spread, AShardedModelGetsAnotherBlockOnceTheLateHaveWaitedForAsMuchAsItCosts) {
+  OneBlock core;
+  core.look_after({});
+  core.look_after(1900ms);
+  EXPECT_TRUE(core.loads().empty());
+  core.look_after(100ms);
+  ASSERT_EQ(core.loads(), (Spots{{kThird, kGroup}, {kFourth, kShard}}));
+  EXPECT_EQ(core.at(kGroup, kThird).why, LoadReason::kLoad);
+  EXPECT_NE(core.decisions(DecisionKind::kAdd).at(0).why.find("2 requests are more"),
+            std::string::npos);
+}
+
+TEST(Spread, WhileABlockIsClaimedNoneIsSoughtAndLateRequestsGoWhereTheyCan) {
+  OneBlock core;
+  core.serve(kB, kThird);
+  core.run(kB, kThird);
+  core.look_after({});
+  core.look_after(10s);
+  ASSERT_TRUE(core.model(kGroup).claim);
+  core.look_after(10s);
+  EXPECT_EQ(core.decisions(DecisionKind::kAdd).size(), 0U);
+  core.finish(*core.at(kB, kThird).in_flight.begin());
+  core.claims.advance();
+  EXPECT_EQ(core.loads(), (Spots{{kThird, kGroup}, {kFourth, kShard}}));
+  EXPECT_EQ(core.decisions(DecisionKind::kAdd).size(), 1U);
+  core.serve_group(kThird);
+  core.look_after(1s);
+  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 1}}));
 }
 
 }  // namespace
