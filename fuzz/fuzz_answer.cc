@@ -44,7 +44,7 @@ Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
     take(splitter.push(text.substr(at, portion)));
   }
   take(splitter.finish());
-  const ToolCallParser::Found rest = parser.finish();
+  const ToolCallParser::Found rest = parser.finish(/*cut=*/(formats & 32U) != 0);
   answer.text += rest.text;
   answer.calls.insert(answer.calls.end(), rest.calls.begin(), rest.calls.end());
   return answer;

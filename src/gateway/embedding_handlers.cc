@@ -67,7 +67,7 @@ Task<void> answer(HttpExchange& http,
     }
   }
   HttpResponse response{.body = write(embeddings, live.usage()),
-                        .headers = warning_headers(request.warnings)};
+                        .headers = warning_headers(live.job().params.warnings)};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);

@@ -83,7 +83,7 @@ constexpr auto kOperations = std::to_array<Operation>({
     {{"GET", "/logs/stream/{id}"}, "server", "those about a model", "", "text/plain"},
     {{"GET", "/api/events"},
      "server",
-     "states of models and log lines as they come",
+     "llama-swap's events: states of models, and the log",
      "",
      "text/event-stream"},
     {{"GET", "/api/devices"}, "server", "memory of the devices and the host, by use"},

@@ -163,21 +163,25 @@ TEST(ImageLayout, StagesHaveTheTensorsOfTheModelOnce) {
   EXPECT_EQ(found, expected);
 }
 
+/// It as a shard of a larger model, as often as not.
+spec::ModelSpec random_shard(spec::ModelSpec model, Rng& rng) {
+  const auto ranks = static_cast<std::int64_t>(1 + rng.below(3));
+  model.heads *= ranks;
+  model.kv_heads *= ranks;
+  model.intermediate *= ranks;
+  model.experts.intermediate *= ranks;
+  model.vocab += ranks;
+  const std::uint64_t rank = rng.below(static_cast<std::uint64_t>(ranks));
+  return spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
+}
+
 TEST(ImageLayout, HoldsForAnyModel) {
   constexpr std::uint64_t kSeed = 7;
   Rng rng(kSeed);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(fmt::format("seed {} round {}", kSeed, round));
     spec::ModelSpec model = random_spec(rng);
-    // A shard as often as not.
-    const auto ranks = static_cast<std::int64_t>(1 + rng.below(3));
-    model.heads *= ranks;
-    model.kv_heads *= ranks;
-    model.intermediate *= ranks;
-    model.experts.intermediate *= ranks;
-    model.vocab += ranks;
-    const std::uint64_t rank = rng.below(static_cast<std::uint64_t>(ranks));
-    model = spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
+    model = random_shard(model, rng);
     constexpr std::array kDTypes{
         spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8, spec::DType::kStored};
     const spec::DType dtype = kDTypes.at(rng.below(4));

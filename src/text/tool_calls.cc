@@ -130,7 +130,9 @@ std::optional<ToolCall> begun_call(std::string_view json) {
   if (!name) {
     return begins_a_name(json) ? std::optional(ToolCall{.whole = false}) : std::nullopt;
   }
-  ToolCall call{.name = std::string(*name), .whole = false};
+  const Json spelled = parse("\"" + std::string(*name) + "\"");  // Escapes are its.
+  ToolCall call{.name = spelled.is_string() ? spelled.get<std::string>() : std::string(*name),
+                .whole = false};
   if (!take(",", rest)) {
     return past_white(rest).empty() ? std::optional(call) : std::nullopt;
   }
@@ -385,6 +387,16 @@ std::optional<std::vector<ToolCall>> ToolCallParser::cut_calls() const {
     name = trimmed(name.substr(0, name.find(kMistralArguments)));
     return std::vector<ToolCall>{
         {.name = std::string(name), .arguments = body_.substr(json_), .whole = false}};
+  }
+  if (format_ == ToolFormat::kHermes) {
+    for (std::size_t begun = kHermesClose.size() - 1; begun > 0; --begun) {
+      // The call is whole where it was the closing marker that was cut off.
+      if (rest.ends_with(kHermesClose.substr(0, begun))) {
+        if (auto whole = parse_tool_calls(trimmed(rest.substr(0, rest.size() - begun)))) {
+          return whole;
+        }
+      }
+    }
   }
   const bool name_only =
       format_ == ToolFormat::kMistral && json_ == 0 && rest.find('{') == rest.npos;

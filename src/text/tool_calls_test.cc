@@ -1,5 +1,7 @@
 #include "text/tool_calls.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -188,6 +190,64 @@ TEST(ToolCalls, NoMarkupIsLeftOfOneWithoutAName) {
         << begin;
   }
   EXPECT_EQ(cut_off(ToolFormat::kMistral, "[TOOL_CALLS]get"), (Outcome{}));
+}
+
+TEST(ToolCalls, WhereverAnAnswerIsCutOffNoMarkupIsShown) {
+  const std::string call = R"({"name": "f\"", "arguments": {"x": "}]", "y": [1, {"z": 2}]}})";
+  const std::pair<ToolFormat, std::string> answers[] = {
+      {ToolFormat::kHermes, "<tool_call>\n" + call + "\n</tool_call>\n<tool_call>" + call},
+      {ToolFormat::kMistral, "[TOOL_CALLS][" + call + ", " + call + "]"},
+      {ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"x": [1]}[TOOL_CALLS]g{"y": 2})"}};
+  for (const auto& [format, answer] : answers) {
+    // From the first whole marker on; a part of one may be any text.
+    for (std::size_t size = 12; size < answer.size(); ++size) {
+      const Outcome outcome = cut_off(format, answer.substr(0, size));
+      EXPECT_EQ(outcome.text.find_first_of("{}"), std::string::npos) << answer.substr(0, size);
+      EXPECT_LE(outcome.calls.size(), 2U);
+      for (const ToolCall& one : outcome.calls) {
+        EXPECT_FALSE(one.name.empty()) << answer.substr(0, size);
+      }
+    }
+  }
+}
+
+TEST(ToolCalls, AnythingMayBeCutOff) {
+  constexpr std::uint64_t kSeed = 20'261'127;
+  SCOPED_TRACE(kSeed);
+  Rng rng(kSeed);
+  const std::vector<std::string> parts{"<tool_call>",
+                                       "</tool_call>",
+                                       "[TOOL_CALLS]",
+                                       "[ARGS]",
+                                       "{",
+                                       "}",
+                                       "[",
+                                       "]",
+                                       "\"",
+                                       "\\",
+                                       "name",
+                                       "arguments",
+                                       ":",
+                                       ",",
+                                       " ",
+                                       "\"name\": \"f\"",
+                                       "f",
+                                       "\"arguments\": "};
+  for (int i = 0; i < 20'000; ++i) {
+    std::string answer;
+    for (std::uint64_t left = rng.below(14); left > 0; --left) {
+      answer += parts[rng.below(parts.size())];
+    }
+    for (const ToolFormat format :
+         {ToolFormat::kHermes, ToolFormat::kLlama3, ToolFormat::kMistral, ToolFormat::kGeneric}) {
+      const Outcome outcome = cut_off(format, answer);
+      EXPECT_TRUE(outcome.calls.empty() ||
+                  std::none_of(outcome.calls.begin(),
+                               outcome.calls.end(),
+                               [](const ToolCall& call) { return call.name.empty(); }))
+          << answer;
+    }
+  }
 }
 
 TEST(ToolCalls, WhatIsCutOffAndIsNoCallStaysText) {
