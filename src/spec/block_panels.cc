@@ -155,6 +155,26 @@ void scatter(const BlockForm& form, const Words& words, std::size_t row, Bytes* 
 
 using Numbers = std::array<Bytes, kInputs>;
 
+/// Writes a file's block, of row `row`, into that of a panel.
+void put_block(const BlockForm& form, const Bytes* from, std::size_t row, Bytes* out) {
+  std::memcpy(out + 2 * row, from + form.scales_at, 2);
+  if (form.minimum) {
+    std::memcpy(out + 2 * kRows + 2 * row, from + form.scales_at + 2, 2);
+  }
+  Bytes* const small = out + (form.minimum ? 4 : 2) * kRows + row;
+  for (std::size_t i = 0; i < form.small; ++i) {
+    small[i * kRows] = from[form.small_at + i];
+  }
+  Bytes* quants = out + form.head() * kRows;
+  for (std::size_t part = 0; part < form.parts(); ++part) {
+    const Words words = form.elements == 32 ? words_of_32(form, from)
+                        : form.small == 12  ? words_of_k(form, from, part)
+                                            : words_of_q6k(from, part);
+    scatter(form, words, row, quants);
+    quants += form.quant_bytes() * kRows;
+  }
+}
+
 /// The numbers, without a sign, of a row of a panel.
 Numbers gather(const BlockForm& form, const Bytes* quants, std::size_t row) {
   Numbers q{};
@@ -247,23 +267,7 @@ void interleave_rows(DType dtype,
   std::memset(out, 0, kRows * static_cast<std::size_t>(row_bytes(dtype, columns)));
   for (std::int64_t block = 0; block < columns / size.elements; ++block) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
-      const auto* from = reinterpret_cast<const Bytes*>(rows[row]) + block * size.bytes;
-      std::memcpy(out + 2 * row, from + form.scales_at, 2);
-      if (form.minimum) {
-        std::memcpy(out + 2 * kRows + 2 * row, from + form.scales_at + 2, 2);
-      }
-      Bytes* const small = out + (form.minimum ? 4 : 2) * kRows + row;
-      for (std::size_t i = 0; i < form.small; ++i) {
-        small[i * kRows] = from[form.small_at + i];
-      }
-      Bytes* quants = out + form.head() * kRows;
-      for (std::size_t part = 0; part < form.parts(); ++part) {
-        const Words words = form.elements == 32 ? words_of_32(form, from)
-                            : form.small == 12  ? words_of_k(form, from, part)
-                                                : words_of_q6k(from, part);
-        scatter(form, words, row, quants);
-        quants += form.quant_bytes() * kRows;
-      }
+      put_block(form, reinterpret_cast<const Bytes*>(rows[row]) + block * size.bytes, row, out);
     }
     out += static_cast<std::size_t>(size.bytes) * kRows;
   }
