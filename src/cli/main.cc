@@ -72,7 +72,8 @@ void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::functi
 
 void add_serve_command(CLI::App& app, ServeOptions& options, std::function<int()>& chosen) {
   CLI::App* verb = app.add_subcommand("serve", "Serve models");
-  verb->add_option("-c,--config", options.config, "Configuration file")->capture_default_str();
+  verb->add_option("-c,--config,config", options.config, "Configuration file")
+      ->capture_default_str();
   verb->add_option("--listen", options.listen, "Addresses, instead of the configuration's");
   verb->add_flag(
       "--watch-config", options.watch_config, "Take the configuration over when its file changes");
@@ -83,7 +84,8 @@ void add_serve_command(CLI::App& app, ServeOptions& options, std::function<int()
 void add_cluster_commands(CLI::App& app, NodeOptions& options, std::function<int()>& chosen) {
   const auto add = [&](const char* name, const char* about, int (*run)(const NodeOptions&)) {
     CLI::App* verb = app.add_subcommand(name, about);
-    verb->add_option("-c,--config", options.config, "Configuration file")->capture_default_str();
+    verb->add_option("-c,--config,config", options.config, "Configuration file")
+        ->capture_default_str();
     verb->add_option(
         "-n,--name", options.name, "Which of the cluster's this is; else the machine's name");
     verb->callback([&options, &chosen, run] { chosen = [&options, run] { return run(options); }; });

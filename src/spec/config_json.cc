@@ -141,6 +141,12 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
     model.intermediate =
         shares ? fields.integer("shared_expert_intermediate_size", {1, kIntermediateMax}, 5632) : 0;
   }
+  if (fields.ok() && experts.count * experts.intermediate > kIntermediateMax) {
+    fields.reject(
+        family.architecture == Architecture::kMixtral ? "num_local_experts" : "num_experts",
+        fmt::format(
+            "experts of {} are at most {} wide together", experts.intermediate, kIntermediateMax));
+  }
   if (fields.ok() && experts.active > experts.count) {
     fields.reject(
         "num_experts_per_tok",

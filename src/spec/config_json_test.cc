@@ -227,6 +227,8 @@ TEST(ConfigJson, RejectsExpertsThatAreNotBuiltIn) {
   EXPECT_THAT(error_of(kQwen3Moe, R"(, "num_experts": 4, "num_experts_per_tok": 5)"),
               HasSubstr("num_experts_per_tok is 5; a token cannot take 5 of 4 experts"));
   EXPECT_THAT(error_of(kQwen3Moe, R"(, "num_experts": 0)"), HasSubstr("num_experts is 0"));
+  EXPECT_THAT(error_of(kQwen3Moe, R"(, "num_experts": 1024, "moe_intermediate_size": 5000)"),
+              HasSubstr("num_experts is 1024; experts of 5000 are at most 4194304 wide together"));
 }
 
 TEST(ConfigJson, RejectsNumbersOutOfRange) {

@@ -111,6 +111,12 @@ def test_no_server_is_an_error_that_says_so():
     assert "127.0.0.1:1" in done.stderr and "heddle serve" in done.stderr
 
 
+def test_a_configuration_may_be_named_without_an_option(tmp_path):
+    done = run(None, "serve", tmp_path / "absent.yaml")
+    assert done.returncode == 1
+    assert "absent.yaml" in done.stderr
+
+
 def test_inspect_tells_what_is_in_a_checkpoint():
     model = heddle.demo_models()[0]
     done = run(None, "inspect", str(heddle.MODELS / model))
