@@ -166,7 +166,7 @@ void Conversation::call(std::string_view id, std::string_view name, std::string_
   spec::JsonWriter call;
   call.begin_object().key("id").string(id).key("type").string("function");
   call.key("function").begin_object().key("name").string(name);
-  call.key("arguments").json(arguments_json(arguments)).end_object().end_object();
+  call.key("arguments").json(arguments_json(arguments, parts_left_)).end_object().end_object();
   join(calls_, call.text(), ",");
 }
 

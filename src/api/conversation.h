@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/body_reader.h"
+#include "api/messages.h"
 #include "api/requests.h"
 #include "spec/json_writer.h"
 
@@ -43,6 +44,7 @@ class Conversation {
   std::string reasoning_{};
   std::optional<std::string> text_{};
   std::string calls_{};
+  std::size_t parts_left_ = kArgumentPartsMax;
 };
 
 /// The arguments of a function that takes one text: what a call of a custom tool becomes.

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/json_fault.h"
 #include "spec/json_writer.h"
 
 namespace heddle::api {
@@ -73,20 +74,21 @@ void append_key(std::string& json, std::string_view key) {
 }
 
 /// A call's function. OpenAI writes its arguments as a string that holds JSON.
-std::string function_json(dom::object function) {
+std::string function_json(dom::object function, std::size_t& parts_left) {
   std::string json = "{";
   for (const dom::key_value_pair field : function) {
     append_key(json, field.key);
     std::string_view text;
     const bool holds_json =
         field.key == "arguments" && field.value.get_string().get(text) == simdjson::SUCCESS;
-    json += holds_json ? arguments_json(text) : std::string(simdjson::minify(field.value));
+    json +=
+        holds_json ? arguments_json(text, parts_left) : std::string(simdjson::minify(field.value));
   }
   return json + "}";
 }
 
 /// The calls in an assistant's message.
-std::string calls_json(dom::element calls) {
+std::string calls_json(dom::element calls, std::size_t& parts_left) {
   dom::array list;
   if (calls.get_array().get(list) != simdjson::SUCCESS) {
     return simdjson::minify(calls);
@@ -105,7 +107,8 @@ std::string calls_json(dom::element calls) {
       dom::object function;
       const bool is_function =
           field.key == "function" && field.value.get_object().get(function) == simdjson::SUCCESS;
-      one += is_function ? function_json(function) : std::string(simdjson::minify(field.value));
+      one += is_function ? function_json(function, parts_left)
+                         : std::string(simdjson::minify(field.value));
     }
     json += one + "}";
   }
@@ -115,7 +118,8 @@ std::string calls_json(dom::element calls) {
 void append_message(BodyReader& body,
                     const std::string& where,
                     dom::element message,
-                    Messages& messages) {
+                    Messages& messages,
+                    std::size_t& parts_left) {
   std::string& json = messages.json;
   dom::object object;
   std::string_view role;
@@ -151,7 +155,7 @@ void append_message(BodyReader& body,
     } else if (field.key == "role" && role == "developer") {
       json += "\"system\"";  // OpenAI's newer name; templates know the older one.
     } else if (field.key == "tool_calls") {
-      json += calls_json(field.value);
+      json += calls_json(field.value, parts_left);
     } else {
       json += std::string(simdjson::minify(field.value));
     }
@@ -161,16 +165,30 @@ void append_message(BodyReader& body,
 
 }  // namespace
 
-std::string arguments_json(std::string_view text) {
-  dom::parser parser;
-  dom::element parsed;
-  if (parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS &&
-      parsed.is_object()) {
-    return simdjson::minify(parsed);
+std::string arguments_json(std::string_view text, std::size_t& parts_left) {
+  const JsonCount count = count_json(text);
+  const std::size_t parts = count.parts + count.commas;
+  if (parts <= parts_left) {
+    parts_left -= parts;
+    dom::parser parser;
+    dom::element parsed;
+    if (parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS &&
+        parsed.is_object()) {
+      return simdjson::minify(parsed);
+    }
   }
   spec::JsonWriter json;
   json.string(text);
   return std::move(json).take();
+}
+
+std::string object_json(std::string_view text) {
+  dom::parser parser;
+  dom::element parsed;
+  return parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS &&
+                 parsed.is_object()
+             ? simdjson::minify(parsed)
+             : "{}";
 }
 
 Messages read_messages(BodyReader& body) {
@@ -187,8 +205,10 @@ Messages read_messages(BodyReader& body) {
     body.reject("messages", *value, "at most " + std::to_string(kMessagesMax) + " messages");
   } else {
     std::size_t index = 0;
+    std::size_t parts_left = kArgumentPartsMax;
     for (const dom::element message : list) {
-      append_message(body, "messages[" + std::to_string(index++) + "]", message, messages);
+      append_message(
+          body, "messages[" + std::to_string(index++) + "]", message, messages, parts_left);
     }
   }
   messages.json += "]";

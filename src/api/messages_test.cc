@@ -29,6 +29,24 @@ TEST(Messages, OtherArgumentsStayAsTheyWere) {
             R"([{"role":"assistant","tool_calls":[5]}])");
 }
 
+TEST(Messages, ArgumentsThatHoldTooManyValuesTogetherStayStrings) {
+  const std::string many = "{\"a\":[" + std::string(kArgumentPartsMax, ',') + "]}";
+  std::size_t left = kArgumentPartsMax;
+  EXPECT_EQ(arguments_json(many, left).front(), '"');
+  EXPECT_EQ(left, kArgumentPartsMax) << "nothing was taken";
+  EXPECT_EQ(arguments_json(R"({"a":1})", left), R"({"a":1})");
+  EXPECT_LT(left, kArgumentPartsMax);
+  left = 1;
+  EXPECT_EQ(arguments_json(R"({"a":1})", left), R"("{\"a\":1}")");
+}
+
+TEST(Messages, WhatAModelWroteIsAnObjectOrTakenForAnEmptyOne) {
+  EXPECT_EQ(object_json("{\"a\":\n1}"), R"({"a":1})");
+  for (const char* cut : {"", "{", "{\"a\"", "}}", "[1]", "7"}) {
+    EXPECT_EQ(object_json(cut), "{}") << cut;
+  }
+}
+
 TEST(Messages, AnswersOfToolsPass) {
   const std::string text = R"([{"role":"tool","tool_call_id":"c1","content":"4"}])";
   EXPECT_EQ(read(text), text);

@@ -150,6 +150,22 @@ std::string text_of(BodyReader& body) {
 }
 
 /// What the response repeats, with OpenAI's defaults where the request is silent.
+/// What is only repeated is no longer than OpenAI allows: sixteen pairs of 64 and 512 characters,
+/// and names of 512, in four bytes each.
+void bound_what_is_repeated(BodyReader& body) {
+  constexpr std::size_t kName = std::size_t{4} * 512;
+  constexpr std::size_t kMetadata = std::size_t{16} * 4 * (64 + 512);
+  for (const auto& [key, most] : {std::pair("metadata", kMetadata),
+                                  std::pair("prompt_cache_key", kName),
+                                  std::pair("safety_identifier", kName),
+                                  std::pair("user", kName)}) {
+    const std::optional<dom::element> value = body.find(key);
+    if (value && simdjson::minify(*value).size() > most) {
+      body.reject(key, *value, "at most " + std::to_string(most) + " bytes");
+    }
+  }
+}
+
 std::string settings_of(BodyReader& body, const ResponseRequest& request) {
   spec::JsonWriter previous;
   if (request.previous) {
@@ -201,6 +217,7 @@ Parsed<ResponseRequest> parse_response_request(std::string_view text) {
       request.custom_tools.push_back(tool.name);
     }
   }
+  bound_what_is_repeated(body);
   request.settings = settings_of(body, request);
   request.chat.params.warnings = body.take_warnings(kHarmlessInResponses);
   if (!request.chat.params.warnings.empty()) {

@@ -22,6 +22,15 @@ ApiError refused(const std::string& more) {
   return wrong == nullptr ? ApiError{} : *wrong;
 }
 
+TEST(ResponseRequest, WhatIsOnlyRepeatedIsBounded) {
+  const std::string large(70'000, 'x');
+  for (const std::string key : {"metadata", "user", "prompt_cache_key", "safety_identifier"}) {
+    const std::string value = key == "metadata" ? R"({"a":")" + large + "\"}" : '"' + large + '"';
+    EXPECT_EQ(refused(",\"" + key + "\":" + value).param, key);
+  }
+  EXPECT_EQ(read(R"(,"user":"me","metadata":{"a":"b"})").chat.model, "m");
+}
+
 TEST(ResponseRequest, BecomesAChat) {
   const ResponseRequest request =
       read(R"(,"max_output_tokens":9,"temperature":0.5,"stream":true,"top_k":4,

@@ -23,7 +23,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
       request_(std::make_shared<core::ExternalRequest>()),
       inbox_(std::make_shared<ExternalInbox>(context_->loop)),
       load_limit_(load_limit(context_->limits, *model_->config.engine)),
-      span_(job.span) {
+      span_(job.span),
+      usage_(job.endpoint.starts_with("/api/")) {
   request_->id = RequestId(++context_->last_request);
   request_->model = model_->id;
   request_->priority = job.priority;
@@ -74,12 +75,15 @@ ForwardedRequest::~ForwardedRequest() {
                           whole            ? "stop"
                           : status_ == 499 ? "abort"
                                            : "error");
-  account_for(*context_,
-              asker_,
-              model_->config.id,
-              {.prompt_tokens = part.prompt_tokens,
-               .completion_tokens = part.completion_tokens,
-               .cached_tokens = part.cached_tokens});
+  account_for(
+      *context_,
+      asker_,
+      model_->config.id,
+      {.prompt_tokens = part.prompt_tokens,
+       // A stream of whose use nothing was heard has a token in each part, at least.
+       .completion_tokens =
+           trace_->streamed && !usage_.completion_tokens() ? passed_ : part.completion_tokens,
+       .cached_tokens = part.cached_tokens});
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
   log_ended(*trace_,
@@ -125,6 +129,7 @@ void ForwardedRequest::pass(std::string_view body, bool readable) {
     return;
   }
   heard();
+  ++passed_;
   if (request_->times.first_token == Instant{}) {
     request_->times.first_token = request_->heard;
   }

@@ -58,7 +58,8 @@ class ForwardedRequest {
   Duration load_limit_;
   std::shared_ptr<RequestSpan> span_;
   std::shared_ptr<RequestTrace> trace_{};
-  UsageSniffer usage_{};
+  UsageSniffer usage_;
+  std::int64_t passed_ = 0;  ///< Parts of the answer, as they came.
   bool forwarded_ = false;
   bool was_ready_ = false;  ///< The engine was brought up in time.
   int status_ = 499;

@@ -313,8 +313,10 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                       request.answer_begins,
                       request.continued);
   std::function<bool()> step = [&reading] { return reading.step(); };
+  // A response that goes on with a kept one has a longer conversation than body.
+  const std::size_t text_bytes = std::max(http.request().body.size(), request.messages.json.size());
   std::optional<api::ApiError> wrong =
-      co_await work_on_text(context, http, http.request().body.size(), std::move(step));
+      co_await work_on_text(context, http, text_bytes, std::move(step));
   if (wrong) {
     co_return *wrong;
   }

@@ -122,6 +122,9 @@ Task<void> ollama_running(std::shared_ptr<Context> context, HttpExchange& http, 
 }
 
 core::ModelStatus status_of_model(const Context& context, ModelId id) {
+  if (context.serving == nullptr) {
+    return {};
+  }
   for (core::ModelStatus& status : context.serving->models()) {
     if (status.id == id) {
       return std::move(status);
@@ -206,6 +209,10 @@ struct Pull {
 
 std::shared_ptr<Pull> begin_pull(Context& context, ModelId model) {
   auto pull = std::make_shared<Pull>();
+  if (context.serving == nullptr) {
+    pull->done = Error{Code::kUnavailable, "the server is shutting down"};
+    return pull;
+  }
   context.serving->load(model, [pull](Result<void> done) { pull->done = std::move(done); });
   return pull;
 }

@@ -24,10 +24,19 @@ HttpFields forwarded_headers(const Context& context, const HttpRequest& request)
   std::erase_if(headers, [&context](const auto& field) {
     const std::string& name = field.first;
     const bool key = is_same_field(name, "authorization") || is_same_field(name, "x-api-key");
-    return (key && context.keys_asked) || is_same_field(name, "x-request-id");
+    // What a key uses is counted as it passes by, which compressed it could not be.
+    const bool packed = is_same_field(name, "accept-encoding");
+    return ((key || packed) && context.keys_asked) || is_same_field(name, "x-request-id");
   });
   headers.emplace_back("X-Request-Id", request.request_id);
   return headers;
+}
+
+/// Whether a segment of the path is "." or "..", with percent signs or without: an engine that
+/// takes those for steps would answer what only /upstream/ may ask.
+bool has_steps(const std::string& path) {
+  const std::string decoded = "/" + percent_decode(path) + "/";
+  return decoded.find("/./") != std::string::npos || decoded.find("/../") != std::string::npos;
 }
 
 std::string target_of(std::string path, const HttpRequest& request) {
@@ -119,6 +128,12 @@ Task<void> filter_and_forward(std::shared_ptr<Context> context,
 /// What heddle has no answer of its own to.
 Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const HttpRequest& request = http.request();
+  if (has_steps(request.path)) {
+    api::ApiError wrong = api::invalid_request("", "a path with \".\" or \"..\" is not forwarded");
+    wrong.status = 404;
+    co_await respond_error(http, std::move(wrong));
+    co_return;
+  }
   auto read = co_await facts_of(*context, http);
   if (auto* wrong = std::get_if<api::ApiError>(&read)) {
     co_await respond_error(http, std::move(*wrong));

@@ -66,6 +66,17 @@ TEST_F(ProxyHandlers, SayWhatIsWrong) {
   EXPECT_EQ(call("GET", "/v1/rerank").status, 405);
 }
 
+TEST_F(ProxyHandlers, PathsWithStepsAreNotForwarded) {
+  start_echo();
+  for (const char* path : {"/v1/audio/../../slots",
+                           "/v1/audio/%2e%2e/%2E%2e/shutdown",
+                           "/v1/audio/./speech",
+                           "/v1/audio/.."}) {
+    EXPECT_EQ(call("POST", path, R"({"model":"far/away"})").status, 404) << path;
+  }
+  EXPECT_EQ(call("POST", "/v1/audio/..speech", R"({"model":"far/away"})").status, 200);
+}
+
 TEST_F(ProxyHandlers, FormsNameModelsToo) {
   start_echo();
   const std::string form =

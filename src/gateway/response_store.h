@@ -28,11 +28,11 @@ struct KeptResponse {
 class ResponseStore {
  public:
   struct Limits {
-    std::size_t key_count = 1024;                    ///< Responses of one key.
-    std::size_t key_bytes = std::size_t{16} << 20U;  ///< And their bytes.
-    std::size_t count = 8192;                        ///< Of all.
-    std::size_t bytes = std::size_t{64} << 20U;      ///< And their bytes.
-    Duration age = std::chrono::hours(24);           ///< Older ones are gone.
+    std::size_t key_count = 1024;                   ///< Responses of one key.
+    std::size_t key_bytes = std::size_t{4} << 20U;  ///< And their bytes.
+    std::size_t count = 8192;                       ///< Of all.
+    std::size_t bytes = std::size_t{64} << 20U;     ///< And their bytes.
+    Duration age = std::chrono::hours(24);          ///< Older ones are gone.
   };
 
   explicit ResponseStore(Limits limits) : limits_(limits) {}

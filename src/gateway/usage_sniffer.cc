@@ -66,7 +66,19 @@ bool may_have_key(std::string_view open, std::string_view bytes) {
 
 }  // namespace
 
+void UsageSniffer::see_end(std::string_view bytes) {
+  constexpr std::size_t kEnd = 1024;
+  open_ += bytes.substr(bytes.size() - std::min(bytes.size(), kEnd));
+  open_.erase(0, open_.size() - std::min(open_.size(), kEnd));
+  read_number(open_, "prompt_eval_count", prompt_);
+  read_number(open_, "eval_count", completion_);
+}
+
 void UsageSniffer::see(std::string_view bytes) {
+  if (ollama_) {
+    see_end(bytes);
+    return;
+  }
   if (open_.empty() && bytes.find('"') == std::string_view::npos) {
     return;
   }

@@ -17,6 +17,20 @@ TEST(UsageSniffer, ReadsWholeAnswers) {
   EXPECT_EQ(sniffer.cached_tokens(), 5);
 }
 
+TEST(UsageSniffer, ReadsWhatStandsAtTheEndOfOllamasAnswers) {
+  const std::string answer = R"({"response":"\"eval_count\":9","done":false}
+{"done":true,"context":[)" + std::string(5000, '1') +
+                             R"(],"prompt_eval_count":12,"eval_count":34,"eval_duration":5})";
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{7}, answer.size()}) {
+    UsageSniffer sniffer(/*ollama=*/true);
+    for (std::size_t at = 0; at < answer.size(); at += cut) {
+      sniffer.see(std::string_view(answer).substr(at, cut));
+    }
+    EXPECT_EQ(sniffer.prompt_tokens(), 12) << cut;
+    EXPECT_EQ(sniffer.completion_tokens(), 34) << cut;
+  }
+}
+
 TEST(UsageSniffer, KnowsNothingOfAnswersWithoutOne) {
   UsageSniffer sniffer;
   sniffer.see(R"(data: {"choices":[{"delta":{"content":"usage"}}],"usage":null})");

@@ -1,5 +1,6 @@
 #include "text/reasoning.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/white_space.h"
@@ -40,16 +41,18 @@ void ReasoningSplitter::step(char c, Parts& parts) {
   switch (state_) {
     case State::kStart: {
       held_ += c;
-      const std::size_t begin = held_.find_first_not_of(kWhite);
-      if (begin == std::string::npos) {
+      white_ = std::min(held_.find_first_not_of(kWhite, white_), held_.size());
+      if (white_ == held_.size()) {
         return;
       }
-      const std::string_view rest = std::string_view(held_).substr(begin);
+      const std::string_view rest = std::string_view(held_).substr(white_);
       if (rest == kOpen) {
         held_.clear();
+        white_ = 0;
         state_ = State::kThinking;
       } else if (!kOpen.starts_with(rest)) {
         parts.text += std::exchange(held_, {});
+        white_ = 0;
         state_ = State::kText;
       }
       return;
@@ -72,13 +75,15 @@ void ReasoningSplitter::step(char c, Parts& parts) {
 /// held_ is white space and then a proper beginning of the closing marker.
 void ReasoningSplitter::thinking_step(char c, Parts& parts) {
   held_ += c;
-  const std::size_t begin = held_.find_first_not_of(kWhite);
-  if (begin == std::string::npos) {
+  const std::size_t begin = std::min(held_.find_first_not_of(kWhite, white_), held_.size());
+  white_ = begin;
+  if (begin == held_.size()) {
     return;
   }
   std::string_view rest = std::string_view(held_).substr(begin);
   if (rest == kClose) {
     held_.clear();
+    white_ = 0;
     state_ = State::kAfter;
     return;
   }
@@ -90,6 +95,7 @@ void ReasoningSplitter::thinking_step(char c, Parts& parts) {
   parts.reasoning.append(held_, thought_ ? 0 : begin, held_.size() - keep - (thought_ ? 0 : begin));
   thought_ = true;
   held_.erase(0, held_.size() - keep);
+  white_ = 0;
 }
 
 ReasoningSplitter::Parts ReasoningSplitter::finish() {

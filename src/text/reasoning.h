@@ -47,8 +47,9 @@ class ReasoningSplitter {
   void thinking_step(char c, Parts& parts);
 
   State state_;
-  bool thought_ = false;  ///< Some reasoning was told, so that white space before more counts.
-  std::string held_{};    ///< White space, and the beginning of a marker.
+  bool thought_ = false;   ///< Some reasoning was told, so that white space before more counts.
+  std::string held_{};     ///< White space, and the beginning of a marker.
+  std::size_t white_ = 0;  ///< How many characters of white space it begins with, at least.
 };
 
 }  // namespace heddle::text

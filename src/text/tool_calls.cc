@@ -256,13 +256,15 @@ void ToolCallParser::text_step(char c, Found& found) {
   const std::string_view marker = opening(format_);
   held_ += c;
   for (;;) {
-    const std::size_t begin = held_.find_first_not_of(kWhite);
-    if (begin == std::string::npos) {
+    white_ = std::min(held_.find_first_not_of(kWhite, white_), held_.size());
+    if (white_ == held_.size()) {
       return;
     }
-    const std::string_view rest = std::string_view(held_).substr(begin);
+    const std::string_view rest = std::string_view(held_).substr(white_);
     if (rest == marker) {
       body_ = std::exchange(held_, {});
+      opened_ = body_.size();
+      white_ = 0;
       json_ = 0;
       scanner_ = {};
       state_ = State::kBody;
@@ -277,6 +279,7 @@ void ToolCallParser::text_step(char c, Found& found) {
     const std::size_t keep = may_begin && rest.size() > 1 ? 1 : 0;
     show(std::string_view(held_).substr(0, held_.size() - keep), found);
     held_.erase(0, held_.size() - keep);
+    white_ = 0;
     if (keep == 0) {
       return;
     }
@@ -287,11 +290,11 @@ void ToolCallParser::text_step(char c, Found& found) {
 /// has a call, or a list of them.
 void ToolCallParser::start_step(char c, Found& found) {
   held_ += c;
-  const std::size_t begin = held_.find_first_not_of(around_calls(format_, called_));
-  if (begin == std::string::npos) {
+  white_ = std::min(held_.find_first_not_of(around_calls(format_, called_), white_), held_.size());
+  if (white_ == held_.size()) {
     return;
   }
-  const std::string_view rest = std::string_view(held_).substr(begin);
+  const std::string_view rest = std::string_view(held_).substr(white_);
   if (format_ == ToolFormat::kLlama3) {
     const bool tagged = rest.starts_with(kPythonTag);
     if (tagged ? rest == kPythonTag || is_white(c) : kPythonTag.starts_with(rest)) {
@@ -301,10 +304,12 @@ void ToolCallParser::start_step(char c, Found& found) {
   if (c != '{') {
     show(held_, found);
     held_.clear();
+    white_ = 0;
     state_ = State::kPlain;
     return;
   }
   json_ = held_.size() - 1;
+  white_ = 0;
   body_ = std::exchange(held_, {});
   scanner_ = {};
   scanner_.push(c);
@@ -333,7 +338,7 @@ void ToolCallParser::body_step(char c, Found& found) {
 
 void ToolCallParser::mistral_step(char c, Found& found) {
   body_ += c;
-  const std::size_t begin = body_.find(kMistralOpen) + kMistralOpen.size();
+  const std::size_t begin = opened_;
   if (json_ == 0) {
     const auto before = trimmed(std::string_view(body_).substr(begin));
     const bool list = c == '[' && before == "[";

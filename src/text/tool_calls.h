@@ -63,8 +63,10 @@ class ToolCallParser {
   State state_;
   std::string
       held_{};  ///< White space, and the beginning of an opening marker, that may be dropped.
-  std::string body_{};    ///< From the opening marker on.
-  std::size_t json_ = 0;  ///< Where in body_ its JSON begins; 0: not yet.
+  std::size_t white_ = 0;   ///< How many characters of white space held_ begins with, at least.
+  std::string body_{};      ///< From the opening marker on, and white space before that.
+  std::size_t opened_ = 0;  ///< Where in body_ what follows the marker begins.
+  std::size_t json_ = 0;    ///< Where in body_ its JSON begins; 0: not yet.
   JsonScanner scanner_{};
   bool called_ = false;  ///< There was a call.
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/error_text.h"
+#include "api/messages.h"
 #include "api/sse.h"
 #include "spec/json_writer.h"
 
@@ -41,7 +42,7 @@ void write_block(JsonWriter& json, const Block& block, bool whole) {
       break;
     case BlockKind::kToolUse:
       json.key("type").string("tool_use").key("id").string(block.id);
-      json.key("name").string(block.name).key("input").json(whole ? text : "{}");
+      json.key("name").string(block.name).key("input").json(object_json(text));
       json.key("caller").begin_object().key("type").string("direct").end_object();
       break;
   }

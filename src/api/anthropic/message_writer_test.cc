@@ -59,6 +59,16 @@ TEST(MessageWriter, AWholeMessageListsItsBlocks) {
                "server_tool_use":null,"inference_geo":null,"service_tier":"standard"}})"));
 }
 
+TEST(MessageWriter, ACallThatWasCutOffHasNoInput) {
+  const json message = json::parse(
+      message_writer(kMessageHead, 10)
+          ->whole({{.calls = {{.id = "call_1", .name = "f", .arguments = "{", .whole = false}},
+                    .finish = FinishReason::kLength}},
+                  kMessageUsage));
+  EXPECT_EQ(message["content"][0]["input"], json::object());
+  EXPECT_EQ(message["stop_reason"], "max_tokens");
+}
+
 TEST(MessageWriter, AStreamTellsHowItGrows) {
   const auto writer = message_writer(kMessageHead, 10);
   std::string events = writer->begin();

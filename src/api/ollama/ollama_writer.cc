@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "api/logprobs_json.h"
+#include "api/messages.h"
 #include "api/utc_time.h"
 #include "spec/json_writer.h"
 
@@ -20,7 +21,7 @@ void write_calls(JsonWriter& json, const std::vector<ToolCall>& calls) {
   for (const ToolCall& call : calls) {
     json.begin_object().key("id").string(call.id).key("function").begin_object();
     json.key("index").integer(call.index).key("name").string(call.name);
-    json.key("arguments").json(call.arguments).end_object().end_object();
+    json.key("arguments").json(object_json(call.arguments)).end_object().end_object();
   }
   json.end_array();
 }

@@ -50,6 +50,15 @@ TEST(OllamaWriter, AWholeChat) {
       "prompt_eval_count":3,"prompt_eval_duration":2,"eval_count":4,"eval_duration":7})"));
 }
 
+TEST(OllamaWriter, ACallThatWasCutOffHasNoArguments) {
+  const json answer = json::parse(
+      writer_of(OllamaForm::kChat)
+          ->whole({{.calls = {{.id = "call_1", .name = "f", .arguments = R"({"a)", .whole = false}},
+                    .finish = FinishReason::kLength}},
+                  kOllamaUsage));
+  EXPECT_EQ(answer["message"]["tool_calls"][0]["function"]["arguments"], json::object());
+}
+
 TEST(OllamaWriter, AStreamIsOfLines) {
   const auto writer = writer_of(OllamaForm::kGenerate);
   EXPECT_EQ(writer->content_type(), "application/x-ndjson");
