@@ -166,6 +166,8 @@ ELSEWHERE = {
     "prompt tokens": "test_long_prompts.py",
     "texts of a client": "../../src/gateway/text_pool_test.cc",
     "texts of all": "../../src/gateway/text_pool_test.cc",
+    "argument parts": "../../src/api/messages_test.cc",
+    "repeated bytes": "../../src/api/response_request_test.cc",
     "kept responses of a key": "../../src/gateway/response_store_test.cc",
     "kept responses of all": "../../src/gateway/response_store_test.cc",
     "quota of a key": "../../src/gateway/quotas_test.cc",
