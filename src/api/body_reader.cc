@@ -147,7 +147,7 @@ void BodyReader::reject(std::string_view key, dom::element value, std::string_vi
 }
 
 std::optional<dom::element> BodyReader::find(std::string_view key) {
-  asked_.push_back(key);
+  asked_.emplace_back(key);
   dom::element value;
   if (!ok() || object_.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) {
     return std::nullopt;
@@ -305,7 +305,8 @@ std::vector<std::string> BodyReader::take_warnings(
       continue;
     }
     const std::string_view shown = shorten(field.key, kShownMax);
-    const std::string meant = nearest(shown, asked_);
+    const std::string meant =
+        nearest(shown, std::vector<std::string_view>(asked_.begin(), asked_.end()));
     warn(std::string(shown) + ": is not a field of this endpoint, and was ignored" +
          (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
   }

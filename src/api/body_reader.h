@@ -71,7 +71,7 @@ class BodyReader {
   simdjson::dom::parser parser_{};
   simdjson::dom::object object_{};
   std::optional<ApiError> error_{};
-  std::vector<std::string_view> asked_{};  ///< Keys, some of them several times.
+  std::vector<std::string> asked_{};  ///< Keys, some of them several times.
   std::vector<std::string> warnings_{};
 };
 
