@@ -23,39 +23,17 @@ constexpr std::size_t kAllowedMax = 1024;
 constexpr std::size_t kSaltBytesMax = 256;
 constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 
-void add_stop(BodyReader& body, dom::element value, std::vector<std::string>& stop) {
+void add_stop(BodyReader& body,
+              std::string_view key,
+              dom::element value,
+              std::vector<std::string>& stop) {
   std::string_view text;
   if (value.get_string().get(text) != simdjson::SUCCESS || text.empty() ||
       text.size() > kStopBytesMax) {
-    body.reject("stop", value, "strings of 1 to 1024 bytes");
+    body.reject(key, value, "strings of 1 to 1024 bytes");
     return;
   }
   stop.emplace_back(text);
-}
-
-std::vector<std::string> read_stop(BodyReader& body) {
-  std::vector<std::string> stop;
-  const std::optional<dom::element> value = body.find("stop");
-  if (!value) {
-    return stop;
-  }
-  dom::array list;
-  if (value->get_array().get(list) != simdjson::SUCCESS) {
-    if (!value->is_string()) {
-      body.reject("stop", *value, "a string or a list of up to 16 strings");
-      return stop;
-    }
-    add_stop(body, *value, stop);
-    return stop;
-  }
-  if (list.size() > kStopsMax) {
-    body.reject("stop", *value, "a string or a list of up to 16 strings");
-    return stop;
-  }
-  for (const dom::element item : list) {
-    add_stop(body, item, stop);
-  }
-  return stop;
 }
 
 std::vector<std::pair<TokenId, float>> read_logit_bias(BodyReader& body) {
@@ -200,6 +178,26 @@ void read_cache_salt(BodyReader& body, GenerationParams& params) {
 
 }  // namespace
 
+std::vector<std::string> read_stop_strings(BodyReader& body, std::string_view key, bool one) {
+  std::vector<std::string> stop;
+  const std::optional<dom::element> value = body.find(key);
+  dom::array list;
+  if (!value) {
+    return stop;
+  }
+  if (one && value->is_string()) {
+    add_stop(body, key, *value, stop);
+  } else if (value->get_array().get(list) != simdjson::SUCCESS || list.size() > kStopsMax) {
+    body.reject(
+        key, *value, one ? "a string or a list of up to 16 strings" : "a list of up to 16 strings");
+  } else {
+    for (const dom::element item : list) {
+      add_stop(body, key, item, stop);
+    }
+  }
+  return stop;
+}
+
 GenerationParams read_generation_params(BodyReader& body) {
   GenerationParams params;
   for (const spec::SamplingNumber& number : spec::kSamplingNumbers) {
@@ -222,7 +220,7 @@ GenerationParams read_generation_params(BodyReader& body) {
     params.seed = static_cast<std::uint64_t>(*seed);
   }
   read_max_tokens(body, params);
-  params.stop = read_stop(body);
+  params.stop = read_stop_strings(body, "stop", /*one=*/true);
   if (const std::optional<dom::element> ids = body.find("stop_token_ids")) {
     params.stop_token_ids = body.tokens("stop_token_ids", *ids);
     if (params.stop_token_ids.size() > kStopTokensMax) {

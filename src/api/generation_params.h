@@ -48,6 +48,12 @@ inline constexpr std::string_view kModelExample =
                                                std::string_view key,
                                                std::size_t most);
 
+/// Reads `key`: strings that end an answer, up to 16 of 1 to 1,024 bytes; a list, or with `one`
+/// also a single one. What is wrong is kept in `body`.
+[[nodiscard]] std::vector<std::string> read_stop_strings(BodyReader& body,
+                                                         std::string_view key,
+                                                         bool one);
+
 /// Reads Ollama's `keep_alive`: a number of seconds or a time such as "10m"; less than 0 for ever.
 [[nodiscard]] std::optional<Duration> read_keep_alive(BodyReader& body);
 

@@ -164,44 +164,24 @@ std::shared_ptr<history::UsageStore> open_usage(const std::string& directory) {
   return std::move(*store);
 }
 
-std::vector<gateway::UsageRow> past_usage(const std::shared_ptr<history::UsageStore>& store) {
-  std::vector<gateway::UsageRow> rows;
+std::vector<spec::KeyUsage> past_usage(const std::shared_ptr<history::UsageStore>& store) {
   if (store == nullptr) {
-    return rows;
+    return {};
   }
-  const Result<std::vector<history::Usage>> past = store->since(0);
+  Result<std::vector<spec::KeyUsage>> past = store->since(0);
   if (!past) {
     log::warning("what keys have used cannot be read", {{"why", past.error().message}});
-    return rows;
+    return {};
   }
-  for (const history::Usage& one : *past) {
-    rows.push_back({.day = one.day,
-                    .key = one.key,
-                    .model = one.model,
-                    .requests = one.requests,
-                    .prompt_tokens = one.prompt_tokens,
-                    .cached_tokens = one.cached_tokens,
-                    .completion_tokens = one.completion_tokens});
-  }
-  return rows;
+  return std::move(*past);
 }
 
-std::function<void(const std::vector<gateway::UsageRow>&)> usage_keeper(
+std::function<void(const std::vector<spec::KeyUsage>&)> usage_keeper(
     const std::shared_ptr<history::UsageStore>& store) {
   if (store == nullptr) {
     return nullptr;
   }
-  return [store](const std::vector<gateway::UsageRow>& rows) {
-    std::vector<history::Usage> used;
-    for (const gateway::UsageRow& row : rows) {
-      used.push_back({.day = row.day,
-                      .key = row.key,
-                      .model = row.model,
-                      .requests = row.requests,
-                      .prompt_tokens = row.prompt_tokens,
-                      .cached_tokens = row.cached_tokens,
-                      .completion_tokens = row.completion_tokens});
-    }
+  return [store](const std::vector<spec::KeyUsage>& used) {
     if (const Result<void> added = store->add(used); !added) {
       log::warning("what keys have used was not kept", {{"why", added.error().message}});
     }

@@ -6,18 +6,13 @@
 #include "base/log_tail.h"
 #include "gateway/handlers.h"
 #include "gateway/model_states.h"
-#include "gateway/signal.h"
+#include "gateway/news_stream.h"
 #include "gateway/task.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
 
-namespace asio = boost::asio;
-using namespace std::chrono_literals;
-
 namespace {
-
-constexpr Duration kEventsLook = 200ms;
 
 /// An event of llama-swap's: a kind, and JSON as a string.
 std::string swap_event(std::string_view type, const std::string& data) {
@@ -47,52 +42,47 @@ std::string models_of(const Context& context) {
   return std::move(json.end_array()).take();
 }
 
-/// What was logged after `last`, a line an event; `last` becomes the newest.
-std::string logged_since(std::uint64_t& last) {
-  std::string events;
-  for (const log::Line& line : log::tail(last)) {
-    last = line.number;
-    spec::JsonWriter json;
-    json.begin_object().key("source").string(line.model.empty() ? "proxy" : "upstream");
-    json.key("data").string(line.text + "\n").end_object();
-    events += swap_event("logData", json.text());
-  }
-  return events;
-}
+/// What is new since it was last taken: states of models when they change, and the log.
+class EventReader {
+ public:
+  explicit EventReader(std::shared_ptr<const Context> context) : context_(std::move(context)) {}
 
-/// llama-swap's stream of events: states of models when they change, and the log. Until the client
-/// hangs up or the server ends.
+  std::string take() {
+    std::string events = changed_models();
+    for (const log::Line& line : log::tail(last_)) {
+      last_ = line.number;
+      spec::JsonWriter json;
+      json.begin_object().key("source").string(line.model.empty() ? "proxy" : "upstream");
+      json.key("data").string(line.text + "\n").end_object();
+      events += swap_event("logData", json.text());
+    }
+    return events;
+  }
+
+ private:
+  std::string changed_models() {
+    if (context_->serving == nullptr) {
+      return "";
+    }
+    std::string models = models_of(*context_);
+    if (models == told_) {
+      return "";
+    }
+    told_ = std::move(models);
+    return swap_event("modelStatus", told_);
+  }
+
+  std::shared_ptr<const Context> context_;
+  std::string told_{};
+  std::uint64_t last_ = 0;
+};
+
+/// llama-swap's stream of events.
 Task<void> follow_events(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  const auto hung_up = std::make_shared<Signal>(context->loop);
-  http.on_gone([hung_up] { hung_up->notify(); });
-  const Result<void> begun = co_await http.begin_stream(kEventStream);
-  if (!begun) {
-    co_return;
-  }
-  std::string told;
-  std::uint64_t last = 0;
-  Instant spoken = context->now();
-  while (!http.gone() && !context->draining && context->serving != nullptr) {
-    std::string part = logged_since(last);
-    std::string models = models_of(*context);
-    if (models != told) {
-      part = swap_event("modelStatus", models) + part;
-      told = std::move(models);
-    }
-    const bool silent = context->now() - spoken >= context->comment_interval;
-    if (part.empty() && silent) {
-      part = api::sse_comment("no news");
-    }
-    if (!part.empty()) {
-      const Result<void> sent = co_await http.send_part(std::move(part));
-      if (!sent) {
-        co_return;
-      }
-      spoken = context->now();
-    }
-    co_await hung_up->wait(kEventsLook);
-  }
-  (void)co_await http.end_stream();  // A client that has gone does not need it.
+  const auto reader = std::make_shared<EventReader>(context);
+  return stream_news(std::move(context), http, kEventStream, /*comments=*/true, [reader] {
+    return reader->take();
+  });
 }
 
 }  // namespace

@@ -237,7 +237,7 @@ class Gateway::Impl {
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Routing> routing_;
   std::function<std::int64_t(const config::ModelConfig&)> read_context_;
-  std::function<void(const std::vector<UsageRow>&)> keep_usage_;
+  std::function<void(const std::vector<spec::KeyUsage>&)> keep_usage_;
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<Gatekeeper> gatekeeper_;
   std::vector<config::ListenAddress> listen_{};  ///< That was asked for at the start.
@@ -372,7 +372,7 @@ namespace {
 
 /// Has what keys have used kept from time to time.
 Task<void> keep_usage(std::shared_ptr<Context> context,
-                      std::function<void(const std::vector<UsageRow>&)> keep) {
+                      std::function<void(const std::vector<spec::KeyUsage>&)> keep) {
   asio::steady_timer timer(context->loop);
   while (context->serving != nullptr) {
     timer.expires_after(kUsageInterval);
@@ -380,7 +380,7 @@ Task<void> keep_usage(std::shared_ptr<Context> context,
     if (context->serving == nullptr) {
       break;
     }
-    const std::vector<UsageRow> rows = context->usage.take_unsaved();
+    const std::vector<spec::KeyUsage> rows = context->usage.take_unsaved();
     std::function<void()> work = [&rows, &keep] { keep(rows); };
     if (!rows.empty()) {
       co_await context->pool.run(std::move(work));

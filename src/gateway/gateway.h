@@ -46,8 +46,8 @@ class Gateway {
     RequestId requests_after{};      ///< Requests are numbered after this.
     /// Keeps what keys have used, beyond this process: called on a thread of the pool every minute,
     /// and at the end on the loop, with what is new. Empty: it is kept by none.
-    std::function<void(const std::vector<UsageRow>&)> keep_usage{};
-    std::vector<UsageRow> past_usage{};  ///< That was kept earlier.
+    std::function<void(const std::vector<spec::KeyUsage>&)> keep_usage{};
+    std::vector<spec::KeyUsage> past_usage{};  ///< That was kept earlier.
     net::Carry carry{};  ///< To external engines of other hosts; empty: there are none.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.

@@ -5,17 +5,15 @@
 #include "api/sse.h"
 #include "base/log_tail.h"
 #include "gateway/handlers.h"
-#include "gateway/signal.h"
+#include "gateway/news_stream.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
 
 namespace asio = boost::asio;
-using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration kLookInterval = 200ms;
 constexpr const char* kPlainText = "text/plain; charset=utf-8";
 
 /// Which lines are shown, as llama-swap tells them apart.
@@ -62,41 +60,18 @@ Task<void> logs(std::shared_ptr<Context>, HttpExchange& http, std::string) {
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
 
-/// Sends lines until the client hangs up or the server ends.
+/// Sends lines as they come.
 Task<void> follow(std::shared_ptr<Context> context,
                   HttpExchange& http,
                   About about,
                   std::string model) {
   const bool events = http.request().accept.find(kEventStream) != std::string::npos;
   const bool history = http.request().query.find("no-history") == std::string::npos;
-  LogReader reader(about, std::move(model), events, history);
-  const auto hung_up = std::make_shared<Signal>(context->loop);
-  http.on_gone([hung_up] { hung_up->notify(); });
-  std::string content_type = events ? kEventStream : kPlainText;
-  const Result<void> begun = co_await http.begin_stream(std::move(content_type));
-  if (!begun) {
-    co_return;
-  }
-  Instant spoken = context->now();
-  while (!http.gone()) {
-    std::string part = reader.take();
-    const bool silent = context->now() - spoken >= context->comment_interval;
-    if (part.empty() && events && silent) {
-      part = api::sse_comment("no news");
-    }
-    if (!part.empty()) {
-      const Result<void> sent = co_await http.send_part(std::move(part));
-      if (!sent) {
-        co_return;
-      }
-      spoken = context->now();
-    }
-    if (context->draining || context->serving == nullptr) {
-      break;
-    }
-    co_await hung_up->wait(kLookInterval);
-  }
-  (void)co_await http.end_stream();  // A client that has gone does not need it.
+  const auto reader = std::make_shared<LogReader>(about, std::move(model), events, history);
+  return stream_news(
+      std::move(context), http, events ? kEventStream : kPlainText, events, [reader] {
+        return reader->take();
+      });
 }
 
 Task<void> follow_all(std::shared_ptr<Context> context, HttpExchange& http, std::string) {

@@ -26,7 +26,7 @@ std::string date_of(std::int64_t day) {
                      static_cast<unsigned>(date.day()));
 }
 
-void write_usage_row(spec::JsonWriter& json, const UsageRow& row, bool with_day) {
+void write_usage_row(spec::JsonWriter& json, const spec::KeyUsage& row, bool with_day) {
   json.begin_object();
   if (with_day) {
     json.key("day").string(date_of(row.day));
@@ -53,16 +53,17 @@ Task<void> show_usage(std::shared_ptr<Context> context, HttpExchange& http, std:
   }
   const bool by_day = query_value(request.query, "by") == "day";
   const std::int64_t from = context->usage_day() - days + 1;
-  std::vector<UsageRow> rows = context->usage.since(from);
+  std::vector<spec::KeyUsage> rows = context->usage.since(from);
   if (request.principal.role != config::Role::kAdmin) {
-    std::erase_if(rows, [&](const UsageRow& row) { return row.key != request.principal.account; });
+    std::erase_if(rows,
+                  [&](const spec::KeyUsage& row) { return row.key != request.principal.account; });
   }
   if (!by_day) {
     rows = summed(rows);
   }
   spec::JsonWriter json;
   json.begin_object().key("from").string(date_of(from)).key("usage").begin_array();
-  for (const UsageRow& row : rows) {
+  for (const spec::KeyUsage& row : rows) {
     write_usage_row(json, row, by_day);
   }
   json.end_array().end_object();

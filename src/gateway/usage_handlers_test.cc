@@ -74,8 +74,8 @@ TEST_F(UsageTest, BeyondItsTokensAKeyWaits) {
 }
 
 TEST_F(UsageTest, WhatWasUsedIsKeptAndThereAgain) {
-  std::vector<UsageRow> kept;
-  options.keep_usage = [&kept](const std::vector<UsageRow>& rows) {
+  std::vector<spec::KeyUsage> kept;
+  options.keep_usage = [&kept](const std::vector<spec::KeyUsage>& rows) {
     kept.insert(kept.end(), rows.begin(), rows.end());
   };
   options.past_usage = {

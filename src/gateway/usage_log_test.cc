@@ -5,7 +5,7 @@
 namespace heddle::gateway {
 namespace {
 
-UsageRow row(std::int64_t day, const std::string& key, const std::string& model) {
+spec::KeyUsage row(std::int64_t day, const std::string& key, const std::string& model) {
   return {.day = day,
           .key = key,
           .model = model,
@@ -25,7 +25,7 @@ TEST(UsageLog, RowsOfADayKeyAndModelAreOne) {
   ASSERT_EQ(log.since(2).size(), 2U);
   EXPECT_EQ(log.since(2)[0].requests, 2);
   EXPECT_EQ(log.since(2)[0].prompt_tokens, 20);
-  const std::vector<UsageRow> sums = summed(log.since(0));
+  const std::vector<spec::KeyUsage> sums = summed(log.since(0));
   ASSERT_EQ(sums.size(), 2U);
   EXPECT_EQ(sums[0].key, "a");
   EXPECT_EQ(sums[0].completion_tokens, 15);
@@ -37,7 +37,7 @@ TEST(UsageLog, WhatIsNewIsSavedOnce) {
   log.restore({row(1, "a", "m")});
   EXPECT_TRUE(log.take_unsaved().empty());
   log.add(row(1, "a", "m"));
-  ASSERT_EQ(log.take_unsaved(), std::vector<UsageRow>{row(1, "a", "m")});
+  ASSERT_EQ(log.take_unsaved(), std::vector<spec::KeyUsage>{row(1, "a", "m")});
   EXPECT_TRUE(log.take_unsaved().empty());
   EXPECT_EQ(log.since(1)[0].requests, 2);
 }

@@ -120,6 +120,16 @@ Result<Statement> Database::prepare(std::string_view statement) {
   return Statement(prepared);
 }
 
+Result<std::int64_t> Database::version(std::int64_t known) {
+  Result<std::int64_t> version = integer("PRAGMA user_version");
+  if (version && *version > known) {
+    return Error{Code::kFailedPrecondition,
+                 "it is of version " + std::to_string(*version) + "; this heddle knows " +
+                     std::to_string(known)};
+  }
+  return version;
+}
+
 Result<std::int64_t> Database::integer(std::string_view statement) {
   Result<Statement> prepared = prepare(statement);
   if (!prepared) {

@@ -53,6 +53,8 @@ class Database {
   /// kUnavailable: it cannot be read or written now; the message is SQLite's.
   Result<void> run(const char* statements);
   Result<Statement> prepare(std::string_view statement);
+  /// The file's `user_version`, 0 of a new one. kFailedPrecondition: it is later than `known`.
+  Result<std::int64_t> version(std::int64_t known);
   /// The one integer that the statement gives.
   Result<std::int64_t> integer(std::string_view statement);
   /// Whether the file was opened for reading only, whatever was asked for.

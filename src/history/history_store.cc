@@ -60,14 +60,9 @@ Result<Database> open_for_writing(const std::string& file) {
   if (!database) {
     return database.error();
   }
-  const Result<std::int64_t> version = database->integer("PRAGMA user_version");
+  const Result<std::int64_t> version = database->version(kSchemaVersion);
   if (!version) {
     return version.error();
-  }
-  if (*version > kSchemaVersion) {
-    return Error{Code::kFailedPrecondition,
-                 "it is of version " + std::to_string(*version) + "; this heddle knows " +
-                     std::to_string(kSchemaVersion)};
   }
   if (database->read_only()) {
     return Error{Code::kUnavailable, "it is read-only"};

@@ -48,14 +48,8 @@ Result<std::unique_ptr<UsageStore>> UsageStore::open(const std::string& director
   if (!database) {
     return wrapped(database.error());
   }
-  const Result<std::int64_t> version = database->integer("PRAGMA user_version");
-  if (!version) {
+  if (const Result<std::int64_t> version = database->version(kUsageVersion); !version) {
     return wrapped(version.error());
-  }
-  if (*version > kUsageVersion) {
-    return Error{Code::kCorrupt,
-                 file + ": has version " + std::to_string(*version) +
-                     ", of a later heddle; this one knows " + std::to_string(kUsageVersion)};
   }
   if (const Result<void> made = database->run(kCreateUsage); !made) {
     return wrapped(made.error());
@@ -63,7 +57,7 @@ Result<std::unique_ptr<UsageStore>> UsageStore::open(const std::string& director
   return std::unique_ptr<UsageStore>(new UsageStore(std::move(*database)));
 }
 
-Result<void> UsageStore::add(const std::vector<Usage>& used) {
+Result<void> UsageStore::add(const std::vector<spec::KeyUsage>& used) {
   if (used.empty()) {
     return {};
   }
@@ -76,13 +70,13 @@ Result<void> UsageStore::add(const std::vector<Usage>& used) {
   return added ? ended : added;
 }
 
-Result<void> UsageStore::add_all(const std::vector<Usage>& used) {
+Result<void> UsageStore::add_all(const std::vector<spec::KeyUsage>& used) {
   Result<Statement> add = database_.prepare(kAddUsage);
   if (!add) {
     return add.error();
   }
   std::int64_t last = 0;
-  for (const Usage& one : used) {
+  for (const spec::KeyUsage& one : used) {
     last = std::max(last, one.day);
     add->bind(1, one.day);
     add->bind(2, std::string_view(one.key));
@@ -104,7 +98,7 @@ Result<void> UsageStore::add_all(const std::vector<Usage>& used) {
   return done ? Result<void>() : Result<void>(done.error());
 }
 
-Result<std::vector<Usage>> UsageStore::since(std::int64_t from) {
+Result<std::vector<spec::KeyUsage>> UsageStore::since(std::int64_t from) {
   const std::lock_guard lock(mutex_);
   Result<Statement> rows = database_.prepare(
       "SELECT day, key, model, requests, prompt_tokens, cached_tokens, completion_tokens "
@@ -113,7 +107,7 @@ Result<std::vector<Usage>> UsageStore::since(std::int64_t from) {
     return rows.error();
   }
   rows->bind(1, from);
-  std::vector<Usage> found;
+  std::vector<spec::KeyUsage> found;
   for (;;) {
     const Result<bool> row = rows->step();
     if (!row) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_directory.h"
+
 namespace heddle::history {
 namespace {
 
@@ -13,22 +15,16 @@ namespace fs = std::filesystem;
 
 class UsageStoreTest : public testing::Test {
  protected:
-  UsageStoreTest() {
-    std::string pattern = (fs::temp_directory_path() / "heddle_usage_XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~UsageStoreTest() override { fs::remove_all(directory_); }
-
   [[nodiscard]] std::unique_ptr<UsageStore> open() const {
-    auto store = UsageStore::open(directory_ + "/data");
+    auto store = UsageStore::open((directory_.path() / "data").string());
     EXPECT_TRUE(store) << store.error().message;
     return std::move(store).value();
   }
 
-  std::string directory_;
+  TempDirectory directory_{};
 };
 
-Usage used(std::int64_t day, const std::string& model) {
+spec::KeyUsage used(std::int64_t day, const std::string& model) {
   return {.day = day,
           .key = "alice",
           .model = model,
@@ -62,9 +58,19 @@ TEST_F(UsageStoreTest, WhatIsOldIsForgotten) {
   EXPECT_EQ(store->since(0)->front().day, 1000 + UsageStore::kDaysKept);
 }
 
+TEST_F(UsageStoreTest, AFileOfALaterVersionIsLeftAlone) {
+  ASSERT_TRUE(open()->add({used(1, "m")}));
+  const std::filesystem::path file = directory_.path() / "data" / UsageStore::kFile;
+  ASSERT_TRUE(
+      Database::open(file.string(), Database::Mode::kReadWrite)->run("PRAGMA user_version = 2;"));
+  const auto store = UsageStore::open((directory_.path() / "data").string());
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+}
+
 TEST_F(UsageStoreTest, WhatIsNoDatabaseIsSaid) {
-  std::ofstream(directory_ + "/usage.db") << std::string(4096, 'x');
-  const auto store = UsageStore::open(directory_);
+  std::ofstream(directory_.path() / "usage.db") << std::string(4096, 'x');
+  const auto store = UsageStore::open(directory_.path().string());
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, Code::kCorrupt);
   EXPECT_NE(store.error().message.find("usage.db"), std::string::npos);

@@ -16,7 +16,7 @@ LAYERS = {
     "config": ["ops", "device", "spec"],
     "ledger": [],
     "policy": [],
-    "history": ["policy"],
+    "history": ["policy", "spec"],
     "core": ["policy", "ledger", "spec"],
     "sim": ["core", "policy", "ledger", "spec"],  # core: the policy `heddle` is the manager that `heddle serve` runs.
     "device": [],
@@ -78,6 +78,7 @@ BANNED = {
 # what tests them starts the processes.
 TESTED_BY = {
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
+    "gateway/news_stream.cc": "gateway/log_handlers_test.cc",
     "lab/constants.cc": "tests/integration/test_lab.py",
     "lab/servers.cc": "tests/integration/test_lab.py",
     "lab/twin_setup.cc": "lab/prediction_test.cc",

@@ -18,8 +18,6 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::int64_t kTopKMax = std::numeric_limits<std::int32_t>::max();
-constexpr std::size_t kStopSequencesMax = 16;
-constexpr std::size_t kStopSequenceBytesMax = 1024;
 
 /// A model here thinks before its answer, or not; not between calls alone.
 bool is_off(std::string_view thinking) {
@@ -57,29 +55,6 @@ std::string message_variables(BodyReader& body) {
   }
   json.end_object();
   return std::move(json).take();
-}
-
-std::vector<std::string> read_stop_sequences(BodyReader& body) {
-  std::vector<std::string> stop;
-  const std::optional<dom::element> value = body.find("stop_sequences");
-  dom::array list;
-  if (!value) {
-    return stop;
-  }
-  if (value->get_array().get(list) != simdjson::SUCCESS || list.size() > kStopSequencesMax) {
-    body.reject("stop_sequences", *value, "a list of up to 16 strings");
-    return stop;
-  }
-  for (const dom::element item : list) {
-    std::string_view text;
-    if (item.get_string().get(text) != simdjson::SUCCESS || text.empty() ||
-        text.size() > kStopSequenceBytesMax) {
-      body.reject("stop_sequences", item, "strings of 1 to 1024 bytes");
-      return stop;
-    }
-    stop.emplace_back(text);
-  }
-  return stop;
 }
 
 /// The schema of `output_config.format`, or of `output_format`, its older name.
@@ -128,7 +103,7 @@ GenerationParams read_message_params(BodyReader& body) {
                               "max_tokens: is missing; want the most tokens that the answer may "
                               "have, such as 1024"));
   }
-  params.stop = read_stop_sequences(body);
+  params.stop = read_stop_strings(body, "stop_sequences", /*one=*/false);
   params.stream = body.flag("stream").value_or(false);
   params.grammar = read_message_format(body);
   params.keep_alive = read_keep_alive(body);

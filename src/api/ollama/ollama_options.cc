@@ -15,8 +15,6 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::int64_t kIntegerMax = std::numeric_limits<std::int32_t>::max();
-constexpr std::size_t kOllamaStopsMax = 16;
-constexpr std::size_t kOllamaStopBytesMax = 1024;
 
 /// The name that Ollama has for a number.
 std::string_view option_name(const spec::SamplingNumber& number) {
@@ -32,35 +30,6 @@ void refuse_sampling(BodyReader& options) {
                                  std::string(key) + ": is not supported; want 1, or leave it out"));
     }
   }
-}
-
-void add_ollama_stop(BodyReader& options, dom::element value, std::vector<std::string>& stop) {
-  std::string_view text;
-  if (value.get_string().get(text) != simdjson::SUCCESS || text.empty() ||
-      text.size() > kOllamaStopBytesMax) {
-    options.reject("stop", value, "strings of 1 to 1024 bytes");
-    return;
-  }
-  stop.emplace_back(text);
-}
-
-std::vector<std::string> read_ollama_stop(BodyReader& options) {
-  std::vector<std::string> stop;
-  const std::optional<dom::element> value = options.find("stop");
-  dom::array list;
-  if (!value) {
-    return stop;
-  }
-  if (value->is_string()) {
-    add_ollama_stop(options, *value, stop);
-  } else if (value->get_array().get(list) != simdjson::SUCCESS || list.size() > kOllamaStopsMax) {
-    options.reject("stop", *value, "a string or a list of up to 16 strings");
-  } else {
-    for (const dom::element item : list) {
-      add_ollama_stop(options, item, stop);
-    }
-  }
-  return stop;
 }
 
 void read_options(BodyReader& options, GenerationParams& params) {
@@ -85,7 +54,7 @@ void read_options(BodyReader& options, GenerationParams& params) {
   } else if (most && *most > 0) {
     params.max_tokens = most;
   }
-  params.stop = read_ollama_stop(options);
+  params.stop = read_stop_strings(options, "stop", /*one=*/true);
   refuse_sampling(options);
 }
 
