@@ -13,6 +13,7 @@
 #include "gguf/gguf_model.h"
 #include "gguf/gguf_text.h"
 #include "gguf/header.h"
+#include "gguf/tensor_names.h"
 #include "spec/json.h"
 
 namespace gguf = heddle::gguf;
@@ -27,15 +28,16 @@ void check_tensors(const gguf::Header& header, std::uint64_t size) {
                  tensor.offset <= size - tensor.bytes);
     end = tensor.offset + tensor.bytes;
     HEDDLE_CHECK(names.insert(tensor.name).second);
-    (void)gguf::directory_name(tensor.name);
+    (void)gguf::tensor_name(gguf::directory_name(tensor.name, heddle::spec::Architecture::kMixtral),
+                            heddle::spec::Architecture::kMixtral);
   }
 }
 
 void check_texts(gguf::GgufFile file) {
   // Its numbers would be read from a file, and there is none.
   std::erase_if(file.tensors, [](const gguf::Tensor& t) { return t.name == "rope_freqs.weight"; });
-  for (const gguf::Tensor& tensor : file.tensors) {
-    (void)gguf::interleaved_rows(file, tensor.name);
+  for (const gguf::DirectoryTensor& tensor : gguf::directory_tensors(file)) {
+    HEDDLE_CHECK(tensor.stored.bytes <= file.tensor(tensor.stored.name)->bytes);
   }
   if (const auto model = gguf::model_spec(file)) {
     HEDDLE_CHECK(model->head_dim > 0 && model->vocab > 0);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "engine/layer_range.h"
 #include "ops/attention.h"
 #include "ops/context.h"
+#include "spec/operations.h"
 
 #include <fcntl.h>
 
@@ -43,7 +43,8 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
                            .border = ops::attention_border(kind),
                            .layers = spec.layers,
                            .groups = std::ssize(plan->groups),
-                           .scale = 1.0F / std::sqrt(static_cast<float>(spec.head_dim))};
+                           .scale = spec::attention_scale(spec),
+                           .soft_cap = static_cast<float>(spec.scales.attention_cap)};
   std::copy_n(kernels->begin(),
               std::min(kernels->size(), geometry.kernels.size()),
               geometry.kernels.begin());

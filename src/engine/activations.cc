@@ -47,6 +47,9 @@ Activations place(const spec::ModelSpec& model,
   const std::size_t kept = layout.used();
   // Attention, the MLP and the head take turns.
   a.normed = layout.take(tokens, model.hidden, dtype);
+  if (adds_apart(model)) {
+    a.branch = layout.take(tokens, model.hidden);
+  }
   const std::size_t shared = layout.used();
   a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads) * model.head_dim);
   a.mixed = layout.take(tokens, model.heads * model.head_dim, dtype);
@@ -78,6 +81,10 @@ Activations place(const spec::ModelSpec& model,
 }
 
 }  // namespace
+
+bool adds_apart(const spec::ModelSpec& model) {
+  return model.norms != spec::Norms::kBefore || model.scales.residual != 1.0;
+}
 
 ops::TensorRef Activations::rows(const ops::TensorRef& tensor, std::int64_t tokens) {
   HEDDLE_CHECK(tokens <= tensor.shape[0]);

@@ -24,6 +24,8 @@ struct Activations {
   ops::TensorRef states{};   ///< [tokens, heads (head_dim + 2)]: AttentionParts::left.
   ops::TensorRef gate_up{};  ///< [tokens, 2 intermediate]
   ops::TensorRef gated{};    ///< (*) [tokens, intermediate]
+  /// [tokens, hidden]: what a layer adds, where that is normalised or scaled before.
+  ops::TensorRef branch{};
   // Of models with experts.
   ops::TensorRef router{};          ///< [tokens, experts]
   ops::TensorRef chosen{};          ///< i32 [tokens, active experts]
@@ -44,6 +46,9 @@ struct Activations {
   /// The first `tokens` rows of one of them.
   [[nodiscard]] static ops::TensorRef rows(const ops::TensorRef& tensor, std::int64_t tokens);
 };
+
+/// Whether what layers add is made apart from the hidden states, in Activations::branch.
+[[nodiscard]] bool adds_apart(const spec::ModelSpec& model);
 
 /// Lays out the activations of `model` with matrices of `weights`, for `tokens` tokens from
 /// `memory` on, 64-byte aligned.

@@ -74,14 +74,9 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   std::vector<TokenId> ids;
   std::vector<std::int32_t> begin{0};
   std::vector<std::int32_t> first_position;
-  std::vector<float> cos_sin;
   head_dim_ = decoder.model().head_dim;
   for (const BatchSlice& slice : slices) {
     HEDDLE_CHECK(!slice.ids.empty());
-    for (std::size_t i = 0; i < slice.ids.size(); ++i) {
-      const auto row = decoder.rope().row(slice.first_position + static_cast<std::int64_t>(i));
-      cos_sin.insert(cos_sin.end(), row.begin(), row.end());
-    }
     ids.insert(ids.end(), slice.ids.begin(), slice.ids.end());
     begin.push_back(narrow(static_cast<std::int64_t>(ids.size())));
     first_position.push_back(narrow(slice.first_position));
@@ -91,7 +86,27 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   ids_ = mirror.add(ids);
   begin_ = mirror.add(begin);
   first_position_ = mirror.add(first_position);
-  cos_sin_ = mirror.add(cos_sin);
+  gather_rotations(slices, decoder, mirror);
+}
+
+void BatchInputs::gather_rotations(std::span<const BatchSlice> slices,
+                                   const Decoder& decoder,
+                                   Mirror& mirror) {
+  for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
+    RopeTable* const table = decoder.rope(static_cast<spec::LayerRope>(kind));
+    cos_sin_[kind] = std::nullopt;
+    if (table == nullptr) {
+      continue;
+    }
+    std::vector<float> cos_sin;
+    for (const BatchSlice& slice : slices) {
+      for (std::size_t i = 0; i < slice.ids.size(); ++i) {
+        const auto row = table->row(slice.first_position + static_cast<std::int64_t>(i));
+        cos_sin.insert(cos_sin.end(), row.begin(), row.end());
+      }
+    }
+    cos_sin_[kind] = mirror.add(cos_sin);
+  }
 }
 
 void BatchInputs::gather_table(std::span<const BatchSlice> slices,
@@ -118,7 +133,10 @@ void BatchInputs::describe(GraphKey& key) const {
   for (const std::int64_t size : {tokens_, sequences_, head_dim_}) {
     key.push_back(static_cast<std::uint64_t>(size));
   }
-  key.insert(key.end(), {ids_, begin_, first_position_, cos_sin_});
+  key.insert(key.end(), {ids_, begin_, first_position_});
+  for (const std::optional<std::size_t>& rotations : cos_sin_) {
+    key.push_back(rotations.value_or(0));
+  }
   for (const Table& table : tables_) {
     key.insert(key.end(), {table.offset, static_cast<std::uint64_t>(table.width)});
   }
@@ -129,8 +147,14 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
               .rows = {.begin = ops::vector_of(mirror.device<std::int32_t>(begin_), sequences_ + 1),
                        .first_position = ops::vector_of(
                            mirror.device<std::int32_t>(first_position_), sequences_)},
-              .cos_sin = ops::matrix_of(mirror.device<float>(cos_sin_), tokens_, head_dim_),
+              .cos_sin = {},
               .block_tables = {}};
+  for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
+    if (cos_sin_[kind]) {
+      batch.cos_sin[kind] =
+          ops::matrix_of(mirror.device<float>(*cos_sin_[kind]), tokens_, head_dim_);
+    }
+  }
   for (const Table& table : tables_) {
     batch.block_tables.push_back(
         ops::matrix_of(mirror.device<std::int32_t>(table.offset), sequences_, table.width));

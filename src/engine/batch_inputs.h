@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +49,7 @@ class BatchInputs {
 
  private:
   void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
+  void gather_rotations(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
   void gather_guests(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
   void gather_table(std::span<const BatchSlice> slices,
                     std::size_t group,
@@ -65,7 +68,7 @@ class BatchInputs {
   std::size_t ids_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t begin_ = 0;
   std::size_t first_position_ = 0;
-  std::size_t cos_sin_ = 0;
+  std::array<std::optional<std::size_t>, kLayerRopes> cos_sin_{};
   std::vector<Table> tables_{};
   std::int64_t guests_ = 0;  ///< Sequences.
   std::size_t border_ = 0;

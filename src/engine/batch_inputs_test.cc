@@ -56,9 +56,9 @@ TEST(BatchInputs, LaysSlicesOutOneAfterTheOther) {
     EXPECT_EQ(table[width], kv.block_number(g, b.groups()[g].blocks[0]));
   }
   std::vector<float> angles(static_cast<std::size_t>(model.spec.head_dim));
-  rope_cos_sin(decoder->frequencies(), 59, angles);
-  EXPECT_EQ(std::vector<float>(batch.cos_sin.as<float>() + model.spec.head_dim,
-                               batch.cos_sin.as<float>() + 2 * model.spec.head_dim),
+  rope_cos_sin(decoder->rope(spec::LayerRope::kModels)->frequencies(), 59, angles);
+  EXPECT_EQ(std::vector<float>(batch.cos_sin[0].as<float>() + model.spec.head_dim,
+                               batch.cos_sin[0].as<float>() + 2 * model.spec.head_dim),
             angles);
 }
 

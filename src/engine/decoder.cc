@@ -1,19 +1,22 @@
 #include "engine/decoder.h"
 
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "ops/add_norm.h"
 #include "ops/attention.h"
 #include "ops/exchange.h"
 #include "ops/experts.h"
 #include "ops/gather_rows.h"
+#include "ops/gelu_mul.h"
 #include "ops/linear.h"
+#include "ops/rescale.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
 #include "ops/silu_mul.h"
 #include "ops/wait.h"
+#include "spec/operations.h"
 #include "spec/shard.h"
 
 namespace heddle::engine {
@@ -44,7 +47,12 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   Decoder decoder;
   decoder.model_ = model;
   decoder.weights_ = std::move(*weights);
-  decoder.rope_ = std::make_unique<RopeTable>(rope_frequencies(model));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const spec::LayerRope rope = decoder.rope_of(layer);
+    if (decoder.rope(rope) == nullptr) {
+      decoder.ropes_[index_of(rope)] = std::make_unique<RopeTable>(rope_frequencies(model, rope));
+    }
+  }
   decoder.stage_end_ = layout.stage_end;
   decoder.ready_ = &ready;
   decoder.kv_ = std::move(kv);
@@ -77,6 +85,42 @@ void Decoder::embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::Tenso
                     .first = spec::vocab_range(model_).begin,
                     .out = hidden});
   sum_over_ranks(context, hidden);  // Of which one has the token, and the others have zeros.
+  if (model_.scales.embedding != 1.0) {
+    const auto factor = static_cast<float>(model_.scales.embedding);
+    ops::rescale(context, {.x = hidden, .factor = factor, .out = hidden});
+  }
+}
+
+spec::LayerRope Decoder::rope_of(std::int64_t layer) const {
+  return model_.layer_rope.empty() ? spec::LayerRope::kModels
+                                   : model_.layer_rope[static_cast<std::size_t>(layer)];
+}
+
+/// What goes into attention or an MLP: the norm of the hidden states, or these where there is none.
+void Decoder::norm_into(ops::OpContext& context,
+                        const ops::ConstTensorRef& weight,
+                        const ops::TensorRef& hidden,
+                        const ops::TensorRef& normed) const {
+  if (weight.present()) {
+    const auto eps = static_cast<float>(model_.rms_eps);
+    ops::rms_norm(context, {.x = hidden, .weight = weight, .out = normed, .eps = eps});
+  } else {
+    ops::rescale(context, {.x = hidden, .out = normed});
+  }
+}
+
+/// Adds what attention or an MLP gave apart from the hidden states.
+void Decoder::add_branch(ops::OpContext& context,
+                         const ops::ConstTensorRef& norm,
+                         const ops::TensorRef& branch,
+                         const ops::TensorRef& hidden) const {
+  sum_over_ranks(context, branch);
+  ops::add_norm(context,
+                {.x = branch,
+                 .weight = norm,
+                 .eps = static_cast<float>(model_.rms_eps),
+                 .factor = static_cast<float>(model_.scales.residual),
+                 .sum = hidden});
 }
 
 /// What a projection into the hidden states is added to: on one rank the hidden states, which are
@@ -195,13 +239,27 @@ void linear_parts(ops::OpContext& context, const MatrixParts& parts, const ops::
 
 }  // namespace
 
+/// The norms of queries and keys: of each head, or of all heads of a token at once.
+void Decoder::norm_heads(ops::OpContext& context,
+                         const LayerWeights& w,
+                         const ops::TensorRef& qkv) const {
+  const auto eps = static_cast<float>(model_.rms_eps);
+  const std::int64_t d = model_.head_dim;
+  const std::int64_t q = model_.heads * d;
+  const bool whole = model_.qk_norm_whole;
+  const auto query = whole ? ops::columns_of(qkv, 0, q) : heads_of(qkv, 0, model_.heads, d);
+  const auto key =
+      whole ? ops::columns_of(qkv, q, model_.kv_heads * d) : heads_of(qkv, q, model_.kv_heads, d);
+  ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
+  ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
+}
+
 /// hidden += out(attention(rope(qk_norm(qkv(norm(hidden))))))
 void Decoder::attend(ops::OpContext& context,
                      std::int64_t layer,
                      const Batch& batch,
                      const Activations& activations) const {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
-  const auto eps = static_cast<float>(model_.rms_eps);
   const std::int64_t d = model_.head_dim;
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
@@ -211,17 +269,16 @@ void Decoder::attend(ops::OpContext& context,
   const auto key = heads_of(qkv, model_.heads * d, model_.kv_heads, d);
   const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
 
-  ops::rms_norm(context, {.x = hidden, .weight = w.input_norm, .out = normed, .eps = eps});
+  norm_into(context, w.input_norm, hidden, normed);
   linear_parts(context, w.qkv, {.x = normed, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
-  if (model_.qk_norm) {
-    ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
-    ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
+  if (w.q_norm.present()) {
+    norm_heads(context, w, qkv);
   }
   const std::size_t group = kv_.place(layer).group;
   const ops::PagedKv kv = paged_kv(layer, batch.block_tables[group]);
   ops::rope_append(context,
                    {.rows = batch.rows,
-                    .cos_sin = batch.cos_sin,
+                    .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
                     .query = query,
                     .key = key,
                     .value = value,
@@ -230,21 +287,24 @@ void Decoder::attend(ops::OpContext& context,
                                      .query = query,
                                      .kv = kv,
                                      .window = kv_.groups[group].window,
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(d)),
+                                     .scale = spec::attention_scale(model_),
+                                     .soft_cap = static_cast<float>(model_.scales.attention_cap),
                                      .out = heads_of(mixed, 0, model_.heads, d)};
   if (batch.guests.sequences > 0 && attention.window == 0) {
     attend_with_guests(context, layer, batch, attention, activations);
   } else {
     ops::attention(context, attention);
   }
+  const bool apart = adds_apart(model_);
+  const auto target = apart ? Activations::rows(activations.branch, batch.tokens) : hidden;
   ops::linear(context,
               {.x = mixed,
                .weight = w.out,
                .scale = w.out_scale,
                .bias = w.out_bias,
-               .residual = residual(hidden),
-               .out = hidden});
-  sum_over_ranks(context, hidden);
+               .residual = apart ? ops::ConstTensorRef{} : residual(hidden),
+               .out = target});
+  apart ? add_branch(context, w.attention_norm, target, hidden) : sum_over_ranks(context, hidden);
 }
 
 /// hidden += the weighted sum of what the experts that a token takes give for `normed`.
@@ -264,20 +324,57 @@ void Decoder::take_experts(ops::OpContext& context,
                        .normalised = model_.experts.normalised,
                        .chosen = chosen,
                        .weights = weights});
-  ops::experts(context,
-               {.x = normed,
-                .chosen = chosen,
-                .weights = weights,
-                .gate_up = w.experts_gate_up,
-                .gate_up_scale = w.experts_gate_up_scale,
-                .down = w.experts_down,
-                .down_scale = w.experts_down_scale,
-                .residual = residual(hidden),
-                .rows = Activations::rows(activations.expert_rows, tokens),
-                .in = Activations::rows(activations.expert_in, tokens),
-                .gated = Activations::rows(activations.expert_gated, tokens),
-                .product = Activations::rows(activations.expert_product, tokens),
-                .out = hidden});
+  ops::experts(
+      context,
+      {.x = normed,
+       .chosen = chosen,
+       .weights = weights,
+       .gate_up = w.experts_gate_up.front(),
+       .up = w.experts_gate_up.size() > 1 ? w.experts_gate_up.back() : ops::ConstTensorRef{},
+       .gate_up_scale = w.experts_gate_up_scale,
+       .down = w.experts_down,
+       .down_scale = w.experts_down_scale,
+       .residual = residual(hidden),
+       .rows = Activations::rows(activations.expert_rows, tokens),
+       .in = Activations::rows(activations.expert_in, tokens),
+       .gated = Activations::rows(activations.expert_gated, tokens),
+       .product = Activations::rows(activations.expert_product, tokens),
+       .out = hidden});
+}
+
+/// The gated MLP that every token takes, of `normed`: to be added to `residual`, in `out`.
+void Decoder::run_mlp(ops::OpContext& context,
+                      std::int64_t layer,
+                      const Activations& activations,
+                      const ops::ConstTensorRef& residual,
+                      const ops::TensorRef& out) const {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const std::int64_t tokens = out.shape[0];
+  const auto normed = Activations::rows(activations.normed, tokens);
+  const auto gate_up = Activations::rows(activations.gate_up, tokens);
+  const auto gated = Activations::rows(activations.gated, tokens);
+  linear_parts(context,
+               w.gate_up,
+               {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
+  if (w.shared_gate.present()) {
+    const auto share = Activations::rows(activations.shared_gate, tokens);
+    ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
+    ops::share_rows(context,
+                    {.gate = share,
+                     .rows = ops::columns_of(gate_up, model_.intermediate, model_.intermediate)});
+  }
+  if (model_.activation == spec::Activation::kGeluTanh) {
+    ops::gelu_mul(context, {.gate_up = gate_up, .out = gated});
+  } else {
+    ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
+  }
+  ops::linear(context,
+              {.x = gated,
+               .weight = w.down,
+               .scale = w.down_scale,
+               .bias = w.down_bias,
+               .residual = residual,
+               .out = out});
 }
 
 /// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden))); with experts likewise for each, and
@@ -288,38 +385,24 @@ void Decoder::feed_forward(ops::OpContext& context,
                            const Activations& activations) const {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const auto hidden = Activations::rows(activations.hidden, tokens);
-  const auto normed = Activations::rows(activations.normed, tokens);
   const bool experts = model_.experts.count > 0;
-  ops::rms_norm(context,
-                {.x = hidden,
-                 .weight = w.post_norm,
-                 .out = normed,
-                 .eps = static_cast<float>(model_.rms_eps)});
+  norm_into(context, w.post_norm, hidden, Activations::rows(activations.normed, tokens));
+  if (adds_apart(model_)) {
+    const auto branch = Activations::rows(activations.branch, tokens);
+    run_mlp(context, layer, activations, {}, branch);
+    add_branch(context, w.mlp_norm, branch, hidden);
+    return;
+  }
   if (experts) {
     take_experts(context, layer, tokens, activations);
   }
   if (model_.intermediate > 0) {
-    const auto gate_up = Activations::rows(activations.gate_up, tokens);
-    const auto gated = Activations::rows(activations.gated, tokens);
-    linear_parts(context,
-                 w.gate_up,
-                 {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
-    if (experts) {
-      const auto share = Activations::rows(activations.shared_gate, tokens);
-      ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
-      ops::share_rows(context,
-                      {.gate = share,
-                       .rows = ops::columns_of(gate_up, model_.intermediate, model_.intermediate)});
-    }
-    ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
     // What the experts gave is in `hidden`, of every rank its part.
-    ops::linear(context,
-                {.x = gated,
-                 .weight = w.down,
-                 .scale = w.down_scale,
-                 .bias = w.down_bias,
-                 .residual = experts ? ops::ConstTensorRef(hidden) : residual(hidden),
-                 .out = hidden});
+    run_mlp(context,
+            layer,
+            activations,
+            experts ? ops::ConstTensorRef(hidden) : residual(hidden),
+            hidden);
   }
   sum_over_ranks(context, hidden);
 }
@@ -360,6 +443,13 @@ ops::TensorRef Decoder::logits(ops::OpContext& context,
                .out = ops::columns_of(logits, own.begin, own.size())});
   if (model_.shard.ranks > 1) {
     ops::all_gather(context, {.group = group_, .data = logits, .ends = &vocab_ends_});
+  }
+  if (model_.scales.logits != 1.0 || model_.scales.logit_cap > 0) {
+    ops::rescale(context,
+                 {.x = logits,
+                  .factor = static_cast<float>(model_.scales.logits),
+                  .cap = static_cast<float>(model_.scales.logit_cap),
+                  .out = logits});
   }
   return logits;
 }

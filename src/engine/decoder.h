@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,19 @@
 
 namespace heddle::engine {
 
+/// How many ways of rotating there are.
+inline constexpr std::size_t kLayerRopes = 3;
+[[nodiscard]] constexpr std::size_t index_of(spec::LayerRope rope) {
+  return static_cast<std::size_t>(rope);
+}
+
 /// One pass of tokens through a model, as its kernels see it: all tensors on the device.
 struct Batch {
   std::int64_t tokens = 0;
   ops::BatchRows rows{};
-  ops::ConstTensorRef cos_sin{};  ///< f32 [tokens, head_dim]: RopeFrequencies of each position.
+  /// By LayerRope, where a layer of the model has it: f32 [tokens, head_dim], RopeFrequencies of
+  /// each position.
+  std::array<ops::ConstTensorRef, kLayerRopes> cos_sin{};
   /// Per KV group of the plan, i32 [sequences, blocks].
   std::vector<ops::ConstTensorRef> block_tables{};
 
@@ -95,9 +104,9 @@ class Decoder {
 
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] const KvPlan& kv_plan() const { return kv_; }
-  [[nodiscard]] const RopeFrequencies& frequencies() const { return rope_->frequencies(); }
-  /// The rotations of positions. For the thread that runs passes.
-  [[nodiscard]] RopeTable& rope() const { return *rope_; }
+  /// The rotations of positions in layers that rotate so; nullptr where there are none. For the
+  /// thread that runs passes.
+  [[nodiscard]] RopeTable* rope(spec::LayerRope rope) const { return ropes_[index_of(rope)].get(); }
 
  private:
   Decoder() = default;
@@ -110,6 +119,11 @@ class Decoder {
                     std::int64_t layer,
                     std::int64_t tokens,
                     const Activations& activations) const;
+  void run_mlp(ops::OpContext& context,
+               std::int64_t layer,
+               const Activations& activations,
+               const ops::ConstTensorRef& residual,
+               const ops::TensorRef& out) const;
   void feed_forward(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,
@@ -125,11 +139,21 @@ class Decoder {
                           const ops::AttentionArgs& all,
                           const Activations& activations) const;
   [[nodiscard]] ops::ConstTensorRef residual(const ops::TensorRef& hidden) const;
+  [[nodiscard]] spec::LayerRope rope_of(std::int64_t layer) const;
+  void norm_heads(ops::OpContext& context, const LayerWeights& w, const ops::TensorRef& qkv) const;
+  void norm_into(ops::OpContext& context,
+                 const ops::ConstTensorRef& weight,
+                 const ops::TensorRef& hidden,
+                 const ops::TensorRef& normed) const;
+  void add_branch(ops::OpContext& context,
+                  const ops::ConstTensorRef& norm,
+                  const ops::TensorRef& branch,
+                  const ops::TensorRef& hidden) const;
   void sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const;
 
   spec::ModelSpec model_{};
   DecoderWeights weights_{};
-  std::unique_ptr<RopeTable> rope_{};
+  std::array<std::unique_ptr<RopeTable>, kLayerRopes> ropes_{};
   std::vector<std::uint64_t> stage_end_{};
   const std::atomic<std::uint64_t>* ready_ = nullptr;
   KvPlan kv_{};

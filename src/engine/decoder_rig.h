@@ -66,10 +66,9 @@ class DecoderRig {
     const BatchSlice slice{.ids = ids, .first_position = first, .kv = &sequence};
     mirror_.clear();
     inputs_.gather({&slice, 1}, decoder_, kv_, mirror_);
-    const std::vector<float> turned = angles(first + rope_shift, n);
     HEDDLE_CHECK(mirror_.send(*stream_).has_value());
     Batch batch = inputs_.batch(mirror_);
-    batch.cos_sin = ops::matrix_of(turned.data(), n, decoder_.model().head_dim);
+    const auto turned = turn(batch, first + rope_shift);
     const auto rows = Activations::rows(activations_.hidden, n);
     if (hidden.empty()) {
       decoder_.embed(context, inputs_.ids(mirror_), rows);
@@ -113,15 +112,24 @@ class DecoderRig {
 
   ops::OpContext context() { return {.stream = *stream_, .kernels = ops::cpu::cpu_kernels()}; }
 
-  [[nodiscard]] std::vector<float> angles(std::int64_t first, std::int64_t n) const {
+  /// Has tokens turned as if they were at positions from `first` on. What it returns is to outlive
+  /// the pass.
+  std::vector<std::vector<float>> turn(Batch& batch, std::int64_t first) const {
     const auto width = static_cast<std::size_t>(decoder_.model().head_dim);
-    std::vector<float> result(static_cast<std::size_t>(n) * width);
-    for (std::int64_t i = 0; i < n; ++i) {
-      rope_cos_sin(decoder_.frequencies(),
-                   first + i,
-                   std::span(result).subspan(static_cast<std::size_t>(i) * width, width));
+    std::vector<std::vector<float>> turned;
+    for (ops::ConstTensorRef& rotations : batch.cos_sin) {
+      if (!rotations.present()) {
+        continue;
+      }
+      const auto kind = static_cast<spec::LayerRope>(&rotations - batch.cos_sin.data());
+      std::vector<float>& rows = turned.emplace_back();
+      for (std::int64_t i = 0; i < batch.tokens; ++i) {
+        rows.resize(rows.size() + width);
+        rope_cos_sin(decoder_.rope(kind)->frequencies(), first + i, std::span(rows).last(width));
+      }
+      rotations = ops::matrix_of(rows.data(), batch.tokens, decoder_.model().head_dim);
     }
-    return result;
+    return turned;
   }
 
   std::unique_ptr<device::Stream> stream_;

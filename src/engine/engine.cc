@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/workspace.h"
 #include "ops/sample.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -61,8 +63,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
-  if (spec.experts.count > 0 && device_.properties().kind == device::Kind::kCuda) {
-    return Error{Code::kInvalidArgument, "run a model with experts on a GPU: only CPUs do so far"};
+  const std::string_view missing = spec::cpu_only(spec);
+  if (!missing.empty() && device_.properties().kind == device::Kind::kCuda) {
+    return Error{Code::kInvalidArgument,
+                 "run a model with " + std::string(missing) + " on a GPU: only CPUs do so far"};
   }
   auto plan = plan_kv(spec, spec::own_layers(spec), layout.dtype, device_.properties().page_bytes);
   if (!plan) {

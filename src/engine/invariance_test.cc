@@ -359,9 +359,16 @@ TEST(Invariance, TokensDoNotDependOnTheScheduleInInt8) {
 }
 
 TEST(Invariance, TokensDoNotDependOnTheScheduleInBlocks) {
-  run_schedules(
-      spec::DType::kStored,
-      {"llama-gqa-sharded", "llama-head-dim-64", "llama-bias-eps", "qwen2-tied", "qwen3-tied"});
+  run_schedules(spec::DType::kStored,
+                {"llama-gqa-sharded",
+                 "llama-head-dim-64",
+                 "llama-bias-eps",
+                 "qwen2-tied",
+                 "qwen3-tied",
+                 "qwen2-moe-shared",
+                 "qwen3-moe",
+                 "gemma2",
+                 "gemma3-old"});
 }
 
 }  // namespace

@@ -72,7 +72,16 @@ double yarn_attention_factor(const spec::RopeScaling& rope) {
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const spec::ModelSpec& model) {
+RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope of) {
+  if (of == spec::LayerRope::kLocal) {
+    spec::ModelSpec local = model;
+    local.rope = {};
+    local.rope_theta = model.local_theta;
+    return rope_frequencies(local);
+  }
+  if (of == spec::LayerRope::kNone) {
+    return {.radians = std::vector<double>(static_cast<std::size_t>(model.head_dim / 2), 0.0)};
+  }
   const spec::RopeScaling& rope = model.rope;
   RopeFrequencies result;
   const YarnRamp ramp = rope.kind == RopeKind::kYarn ? yarn_ramp(model) : YarnRamp{};

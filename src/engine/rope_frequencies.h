@@ -24,7 +24,11 @@ struct RopeFrequencies {
 /// - yarn: the same idea with a linear ramp over dimensions, and `scale` = 0.1 ln(factor) + 1 (B.
 ///   Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
 ///   arXiv:2309.00071, section 3).
-[[nodiscard]] RopeFrequencies rope_frequencies(const spec::ModelSpec& model);
+///
+/// That is how layers of kModels rotate. Those of kLocal do by local_theta, unscaled, and those of
+/// kNone not at all.
+[[nodiscard]] RopeFrequencies rope_frequencies(const spec::ModelSpec& model,
+                                               spec::LayerRope rope = spec::LayerRope::kModels);
 
 /// Fills out[0, n) with the cosines and out[n, 2n) with the sines of a position, n = head_dim / 2,
 /// times `scale`: computed in double and rounded once.

@@ -84,12 +84,28 @@ std::vector<Case> cases() {
   ModelSpec shared = qwen2;
   shared.architecture = spec::Architecture::kQwen2Moe;
   shared.experts = {.count = 4, .active = 3, .intermediate = 8};
+  ModelSpec gemma = qwen3;
+  gemma.architecture = spec::Architecture::kGemma3;
+  gemma.activation = spec::Activation::kGeluTanh;
+  gemma.norms = spec::Norms::kAround;
+  gemma.norm_less_one = gemma.tied_embeddings = true;
+  gemma.scales = {.embedding = 7, .attention = 0.3, .attention_cap = 3, .logit_cap = 9};
+  gemma.window = {16, 16, 0};
+  gemma.layer_rope = {spec::LayerRope::kLocal, spec::LayerRope::kLocal, spec::LayerRope::kModels};
+  ModelSpec granite = llama;
+  granite.architecture = spec::Architecture::kGranite;
+  granite.scales = {.embedding = 3, .attention = 0.2, .residual = 0.4, .logits = 0.5};
+  ModelSpec phi3 = mistral;
+  phi3.architecture = spec::Architecture::kPhi3;
   return {{"Llama", llama},
           {"Mistral", mistral},
           {"Qwen2", qwen2},
           {"Qwen3", qwen3},
           {"Mixtral", mixtral},
-          {"Qwen2Moe", shared}};
+          {"Qwen2Moe", shared},
+          {"Gemma3", gemma},
+          {"Granite", granite},
+          {"Phi3", phi3}};
 }
 
 /// A model of random weights on disk.

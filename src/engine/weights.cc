@@ -88,7 +88,7 @@ void bind_experts(Binder& binder,
   if (model.intermediate > 0) {
     w.shared_gate = binder.matrix(Role::kSharedGate, layer, 1, model.hidden);
   }
-  w.experts_gate_up = binder.matrix(Role::kExpertsGateUp, layer, in, model.hidden);
+  w.experts_gate_up = binder.parts(Role::kExpertsGateUp, layer, in, model.hidden);
   w.experts_gate_up_scale = binder.vector_if(scaled, Role::kExpertsGateUpScale, layer, in);
   w.experts_down = binder.matrix(Role::kExpertsDown, layer, out, experts.intermediate);
   w.experts_down_scale = binder.vector_if(scaled, Role::kExpertsDownScale, layer, out);
@@ -103,16 +103,23 @@ LayerWeights bind_layer(Binder& binder,
   const std::int64_t gate_up = 2 * model.intermediate;
   const bool adds = spec::adds_once(model.shard);
   LayerWeights w;
-  w.input_norm = binder.vector(Role::kInputNorm, layer, hidden);
+  const bool before = model.norms != spec::Norms::kAfter;
+  const bool after = model.norms != spec::Norms::kBefore;
+  w.input_norm = binder.vector_if(before, Role::kInputNorm, layer, hidden);
+  w.attention_norm = binder.vector_if(after, Role::kAttentionNorm, layer, hidden);
+  w.mlp_norm = binder.vector_if(after, Role::kMlpNorm, layer, hidden);
   w.qkv = binder.parts(Role::kQkv, layer, qkv, hidden);
   w.qkv_scale = binder.vector_if(scaled, Role::kQkvScale, layer, qkv);
   w.qkv_bias = binder.vector_if(model.qkv_bias, Role::kQkvBias, layer, qkv);
-  w.q_norm = binder.vector_if(model.qk_norm, Role::kQNorm, layer, model.head_dim);
-  w.k_norm = binder.vector_if(model.qk_norm, Role::kKNorm, layer, model.head_dim);
+  const bool normed = model.qk_norm || model.qk_norm_whole;
+  const std::int64_t q_heads = model.qk_norm_whole ? model.heads : 1;
+  const std::int64_t k_heads = model.qk_norm_whole ? model.kv_heads : 1;
+  w.q_norm = binder.vector_if(normed, Role::kQNorm, layer, q_heads * model.head_dim);
+  w.k_norm = binder.vector_if(normed, Role::kKNorm, layer, k_heads * model.head_dim);
   w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
-  w.post_norm = binder.vector(Role::kPostNorm, layer, hidden);
+  w.post_norm = binder.vector_if(before, Role::kPostNorm, layer, hidden);
   if (model.experts.count > 0) {
     bind_experts(binder, model, scaled, layer, w);
   }

@@ -23,13 +23,17 @@ struct LayerWeights {
   MatrixParts qkv{};            ///< [(heads + 2 kv_heads) head_dim, hidden]
   ConstTensorRef qkv_scale{};   ///< By row, where `qkv` is int8; absent otherwise, as the others.
   ConstTensorRef qkv_bias{};    ///< Absent without spec.qkv_bias.
-  ConstTensorRef q_norm{};      ///< [head_dim]; absent without spec.qk_norm, like k_norm.
+  /// [head_dim], with spec.qk_norm_whole of all heads; absent without either, like k_norm.
+  ConstTensorRef q_norm{};
   ConstTensorRef k_norm{};
   ConstTensorRef out{};  ///< [hidden, heads head_dim]
   ConstTensorRef out_scale{};
   ConstTensorRef out_bias{};
-  ConstTensorRef post_norm{};  ///< [hidden]
-  MatrixParts gate_up{};       ///< [2 intermediate, hidden]
+  /// [hidden]: before the MLP. This and input_norm are absent where spec.norms is kAfter.
+  ConstTensorRef post_norm{};
+  ConstTensorRef attention_norm{};  ///< [hidden]: of what attention gives; absent with kBefore,
+  ConstTensorRef mlp_norm{};        ///< as this.
+  MatrixParts gate_up{};            ///< [2 intermediate, hidden]
   ConstTensorRef gate_up_scale{};
   ConstTensorRef gate_up_bias{};
   ConstTensorRef down{};  ///< [hidden, intermediate]
@@ -37,9 +41,10 @@ struct LayerWeights {
   ConstTensorRef down_bias{};
   // Of a layer with experts; then gate_up and down are those of the MLP that all tokens share, and
   // absent where there is none.
-  ConstTensorRef router{};           ///< [experts, hidden]
-  ConstTensorRef shared_gate{};      ///< [1, hidden]
-  ConstTensorRef experts_gate_up{};  ///< [experts 2 intermediate, hidden]
+  ConstTensorRef router{};       ///< [experts, hidden]
+  ConstTensorRef shared_gate{};  ///< [1, hidden]
+  /// [experts 2 intermediate, hidden], or gates and ups apart.
+  MatrixParts experts_gate_up{};
   ConstTensorRef experts_gate_up_scale{};
   ConstTensorRef experts_down{};  ///< [experts hidden, intermediate]
   ConstTensorRef experts_down_scale{};

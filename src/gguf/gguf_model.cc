@@ -12,119 +12,20 @@
 
 #include <fmt/format.h>
 
+#include "gguf/architecture.h"
 #include "gguf/metadata_fields.h"
+#include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gguf {
 namespace {
 
+using spec::Architecture;
 using spec::JsonWriter;
 
 constexpr std::string_view kInstead =
     "llama-server serves such files: give the model `engine: llama-server`";
-
-/// How an architecture of llama.cpp is called in a config.json.
-struct KnownArchitecture {
-  std::string_view name;
-  std::string_view family;
-  std::string_view model_type;
-  bool interleaved = false;  ///< Of the rows of q and k.
-};
-constexpr std::array kArchitectures = {
-    KnownArchitecture{"llama", "LlamaForCausalLM", "llama", true},
-    KnownArchitecture{"qwen2", "Qwen2ForCausalLM", "qwen2"},
-    KnownArchitecture{"qwen3", "Qwen3ForCausalLM", "qwen3"},
-};
-constexpr KnownArchitecture kMistral{"llama", "MistralForCausalLM", "mistral", true};
-
-/// Names of tensors: those of a layer stand behind "blk.N." and "model.layers.N.".
-struct NamePair {
-  std::string_view file;
-  std::string_view directory;
-};
-constexpr std::string_view kFileLayer = "blk.";
-constexpr std::string_view kDirectoryLayer = "model.layers.";
-constexpr std::array kModelNames = {
-    NamePair{"token_embd", "model.embed_tokens"},
-    NamePair{"output_norm", "model.norm"},
-    NamePair{"output", "lm_head"},
-};
-constexpr std::array kLayerNames = {
-    NamePair{"attn_norm", "input_layernorm"},
-    NamePair{"attn_q", "self_attn.q_proj"},
-    NamePair{"attn_k", "self_attn.k_proj"},
-    NamePair{"attn_v", "self_attn.v_proj"},
-    NamePair{"attn_output", "self_attn.o_proj"},
-    NamePair{"attn_q_norm", "self_attn.q_norm"},
-    NamePair{"attn_k_norm", "self_attn.k_norm"},
-    NamePair{"ffn_norm", "post_attention_layernorm"},
-    NamePair{"ffn_gate", "mlp.gate_proj"},
-    NamePair{"ffn_up", "mlp.up_proj"},
-    NamePair{"ffn_down", "mlp.down_proj"},
-};
-
-/// `name` with what it begins with replaced, where a pair of the list has it; its end (".weight",
-/// ".bias") stays.
-std::optional<std::string> renamed(std::string_view name,
-                                   std::span<const NamePair> pairs,
-                                   std::string_view NamePair::* from,
-                                   std::string_view NamePair::* to) {
-  const auto end = name.rfind('.');
-  for (const NamePair& pair : pairs) {
-    if (end != std::string_view::npos && name.substr(0, end) == pair.*from) {
-      return fmt::format("{}{}", pair.*to, name.substr(end));
-    }
-  }
-  return std::nullopt;
-}
-
-std::string translated(std::string_view name,
-                       std::string_view layer_from,
-                       std::string_view layer_to,
-                       std::string_view NamePair::* from,
-                       std::string_view NamePair::* to) {
-  std::string_view part = name;
-  if (part.starts_with(layer_from)) {
-    part.remove_prefix(layer_from.size());
-    const auto dot = part.find('.');
-    const std::string_view layer = part.substr(0, dot);
-    const bool number =
-        !layer.empty() && layer.find_first_not_of("0123456789") == std::string_view::npos;
-    const auto found = number && dot != std::string_view::npos
-                           ? renamed(part.substr(dot + 1), kLayerNames, from, to)
-                           : std::nullopt;
-    return found ? fmt::format("{}{}.{}", layer_to, layer, *found) : std::string(name);
-  }
-  return renamed(part, kModelNames, from, to).value_or(std::string(name));
-}
-
-std::string known_architectures() {
-  std::string names;
-  for (const KnownArchitecture& known : kArchitectures) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-  }
-  return names;
-}
-
-const KnownArchitecture* find_architecture(const GgufFile& file) {
-  const Value* value = file.find("general.architecture");
-  const auto* name = value != nullptr ? std::get_if<std::string>(value) : nullptr;
-  const auto* found = std::ranges::find_if(kArchitectures, [&](const KnownArchitecture& known) {
-    return name != nullptr && known.name == *name;
-  });
-  return found == kArchitectures.end() ? nullptr : found;
-}
-
-/// What a head has of numbers; 0 where the metadata do not say.
-std::int64_t read_head_dim(MetadataFields& fields, std::string_view architecture) {
-  const auto integer = [&](std::string_view name, std::int64_t fallback) {
-    return fields.integer(fmt::format("{}.{}", architecture, name), fallback);
-  };
-  const std::int64_t heads = integer("attention.head_count", 0);
-  const std::int64_t even = heads > 0 ? integer("embedding_length", 0) / heads : 0;
-  return integer("attention.key_length", even);
-}
 
 /// Rotary scaling of Llama 3.
 struct Llama3Scaling {
@@ -207,16 +108,17 @@ class ConfigWriter {
                      Code::kInvalidArgument);
       return fields_.status().error();
     }
-    const bool windowed = fields_.has(key("attention.sliding_window"));
-    const KnownArchitecture& named = known_->name == kMistral.name && windowed ? kMistral : *known_;
     json_.begin_object();
-    json_.key("architectures").begin_array().string(named.family).end_array();
-    json_.key("model_type").string(named.model_type);
-    if (&named == &kMistral) {
-      json_.key("sliding_window").integer(fields_.integer(key("attention.sliding_window")));
-    }
+    json_.key("architectures").begin_array();
+    json_.string(spec::architecture_name(known_->family)).end_array();
+    json_.key("model_type").string(known_->model_type);
     write_dimensions();
+    write_experts();
     write_switches();
+    write_window();
+    if (is_gemma()) {
+      write_gemma();
+    }
     if (fields_.ok()) {
       write_rope();
     }
@@ -236,16 +138,13 @@ class ConfigWriter {
   void write_dimensions() {
     const std::int64_t hidden = fields_.integer(key("embedding_length"));
     const std::int64_t heads = fields_.integer(key("attention.head_count"));
-    head_dim_ = read_head_dim(fields_, known_->name);
+    head_dim_ = head_dim_of(file_, known_->name);
     if (fields_.integer(key("attention.value_length"), head_dim_) != head_dim_) {
       refuse("attention.value_length", "only values as long as keys are built in");
     }
     if (fields_.integer(key("rope.dimension_count"), head_dim_) != head_dim_) {
       refuse("rope.dimension_count",
              fmt::format("only {}, rotating whole heads, is built in", head_dim_));
-    }
-    if (fields_.integer(key("expert_count"), 0) > 1) {
-      refuse("expert_count", "only dense models are built in, without experts");
     }
     const Tensor* embeddings = file_.tensor("token_embd.weight");
     if (embeddings == nullptr || embeddings->shape.size() != 2) {
@@ -259,11 +158,84 @@ class ConfigWriter {
     json_.key("num_key_value_heads")
         .integer(fields_.integer(key("attention.head_count_kv"), heads));
     json_.key("num_hidden_layers").integer(fields_.integer(key("block_count")));
-    json_.key("intermediate_size").integer(fields_.integer(key("feed_forward_length")));
+    write_widths();
     json_.key("max_position_embeddings").integer(fields_.integer(key("context_length")));
     json_.key("vocab_size").integer(embeddings->shape[0]);
     write_number("rms_norm_eps", key("attention.layer_norm_rms_epsilon"));
     json_.key("torch_dtype").string("bfloat16");
+  }
+
+  [[nodiscard]] bool has_experts() const {
+    return known_->family == Architecture::kMixtral || known_->family == Architecture::kQwen2Moe ||
+           known_->family == Architecture::kQwen3Moe;
+  }
+  [[nodiscard]] bool is_gemma() const {
+    return known_->family == Architecture::kGemma2 || known_->family == Architecture::kGemma3;
+  }
+
+  /// Of the MLP, and of experts, whose width is that of the MLP divided where a file is old.
+  void write_widths() {
+    const bool alone = has_experts() && known_->family != Architecture::kMixtral;
+    const std::int64_t width = fields_.integer(
+        key("feed_forward_length"), alone ? std::optional<std::int64_t>(0) : std::nullopt);
+    if (!alone) {
+      json_.key("intermediate_size").integer(width);
+      return;
+    }
+    const std::int64_t used = fields_.integer(key("expert_used_count"));
+    json_.key("moe_intermediate_size");
+    json_.integer(
+        fields_.integer(key("expert_feed_forward_length"), used > 0 ? width / used : width));
+    if (known_->family == Architecture::kQwen2Moe) {
+      json_.key("shared_expert_intermediate_size");
+      json_.integer(fields_.integer(key("expert_shared_feed_forward_length"), width));
+    }
+  }
+
+  void write_experts() {
+    const std::int64_t count = fields_.integer(key("expert_count"), 0);
+    if (!has_experts()) {
+      if (count > 1) {
+        refuse("expert_count", fmt::format("{} with experts is not built in", known_->name));
+      }
+      return;
+    }
+    json_.key(known_->family == Architecture::kMixtral ? "num_local_experts" : "num_experts");
+    json_.integer(count);
+    json_.key("num_experts_per_tok").integer(fields_.integer(key("expert_used_count")));
+    if (known_->family != Architecture::kMixtral) {
+      // As llama.cpp has it, whatever the file says.
+      json_.key("norm_topk_prob").boolean(known_->family == Architecture::kQwen3Moe);
+      json_.key("qkv_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
+    }
+  }
+
+  void write_window() {
+    const std::string window = key("attention.sliding_window");
+    const bool windows = known_->family == Architecture::kMistral ||
+                         known_->family == Architecture::kMixtral || is_gemma();
+    if (windows && fields_.has(window)) {
+      json_.key("sliding_window").integer(fields_.integer(window));
+    }
+  }
+
+  /// What llama.cpp takes of Gemma, some of it by the number of layers: files do not say by what
+  /// scores of the largest models are divided.
+  void write_gemma() {
+    const bool second = known_->family == Architecture::kGemma2;
+    const bool largest = fields_.integer(key("block_count"), 0) == (second ? 46 : 62);
+    const std::int64_t heads = fields_.integer(key("attention.head_count"));
+    json_.key("query_pre_attn_scalar");
+    json_.integer(largest && heads > 0 ? fields_.integer(key("embedding_length")) / heads
+                                       : head_dim_);
+    write_number("attn_logit_softcapping", key("attn_logit_softcapping"));
+    write_number("final_logit_softcapping", key("final_logit_softcapping"));
+    const std::string pattern = key("attention.sliding_window_pattern");
+    const bool windows = fields_.has(key("attention.sliding_window"));
+    if (!second && (fields_.has(pattern) || !windows)) {
+      json_.key("sliding_window_pattern").integer(windows ? fields_.integer(pattern) : 1);
+    }
+    write_number("rope_local_base_freq", key("rope.freq_base_swa"));
   }
 
   void write_switches() {
@@ -389,22 +361,28 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
                                  std::pair{Matrix::kOut, "attn_output"},
                                  std::pair{Matrix::kGate, "ffn_gate"},
                                  std::pair{Matrix::kUp, "ffn_up"},
-                                 std::pair{Matrix::kDown, "ffn_down"}};
+                                 std::pair{Matrix::kDown, "ffn_down"},
+                                 std::pair{Matrix::kGate, "ffn_gate_shexp"},
+                                 std::pair{Matrix::kUp, "ffn_up_shexp"},
+                                 std::pair{Matrix::kDown, "ffn_down_shexp"},
+                                 std::pair{Matrix::kExpertsGate, "ffn_gate_exps"},
+                                 std::pair{Matrix::kExpertsUp, "ffn_up_exps"},
+                                 std::pair{Matrix::kExpertsDown, "ffn_down_exps"}};
   std::map<std::string_view, spec::DType> types;
   for (const Tensor& tensor : file.tensors) {
     types.emplace(tensor.name, matrix_format(tensor.type));
   }
-  const auto type_of = [&types](const std::string& name) {
-    const auto found = types.find(name);
-    return found == types.end() ? spec::DType::kBf16 : found->second;
-  };
   std::vector<spec::DType> formats(spec::format_count(layers), spec::DType::kBf16);
-  formats[spec::format_index(Matrix::kEmbedding, 0)] = type_of("token_embd.weight");
-  formats[spec::format_index(Matrix::kHead, 0)] = type_of("output.weight");
+  const auto set = [&](Matrix matrix, std::int64_t layer, const std::string& name) {
+    if (const auto found = types.find(name); found != types.end()) {
+      formats[spec::format_index(matrix, layer)] = found->second;
+    }
+  };
+  set(Matrix::kEmbedding, 0, "token_embd.weight");
+  set(Matrix::kHead, 0, "output.weight");
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for (const auto& [matrix, name] : kNames) {
-      formats[spec::format_index(matrix, layer)] =
-          type_of(fmt::format("blk.{}.{}.weight", layer, name));
+      set(matrix, layer, fmt::format("blk.{}.{}.weight", layer, name));
     }
   }
   const bool any = std::ranges::any_of(formats, spec::is_blocks);
@@ -480,24 +458,6 @@ Result<spec::ModelSpec> model_spec(const GgufFile& file) {
 Result<spec::GenerationDefaults> generation_defaults(const GgufFile& file, std::int64_t vocab) {
   return spec::parse_generation_config(
       generation_config_json(file), file.name + " (general.sampling)", vocab);
-}
-
-std::string directory_name(std::string_view tensor) {
-  return translated(tensor, kFileLayer, kDirectoryLayer, &NamePair::file, &NamePair::directory);
-}
-
-std::string tensor_name(std::string_view directory) {
-  return translated(directory, kDirectoryLayer, kFileLayer, &NamePair::directory, &NamePair::file);
-}
-
-std::int64_t interleaved_rows(const GgufFile& file, std::string_view tensor) {
-  const KnownArchitecture* known = find_architecture(file);
-  const std::string name = directory_name(tensor);
-  const bool interleaved = known != nullptr && known->interleaved &&
-                           (name.find(".self_attn.q_proj.") != std::string::npos ||
-                            name.find(".self_attn.k_proj.") != std::string::npos);
-  MetadataFields fields(file);
-  return interleaved ? read_head_dim(fields, known->name) : 0;
 }
 
 }  // namespace heddle::gguf

@@ -18,14 +18,17 @@ namespace heddle::gguf {
 ///
 /// | `general.architecture` | becomes | rows of q and k |
 /// | --- | --- | --- |
-/// | llama | LlamaForCausalLM; MistralForCausalLM with `attention.sliding_window` | interleaved |
+/// | llama | LlamaForCausalLM; MistralForCausalLM with `attention.sliding_window`; | interleaved |
+/// | | MixtralForCausalLM with `expert_count` | |
 /// | qwen2, qwen3 | Qwen2ForCausalLM, Qwen3ForCausalLM | as in a directory |
+/// | qwen2moe, qwen3moe | Qwen2MoeForCausalLM, Qwen3MoeForCausalLM | as in a directory |
+/// | gemma2, gemma3 | Gemma2ForCausalLM, Gemma3ForCausalLM | as in a directory |
 ///
 /// The vocabulary is as large as `token_embd.weight` has rows. Embeddings are tied where there is
 /// no `output.weight`. Rotary scaling is by `rope.scaling.*` (linear, yarn) or, as llama3, by the
 /// factors of `rope_freqs.weight`, which are read from the file. kCorrupt, naming the key, for one
 /// that is missing or of a wrong type; kInvalidArgument, saying what serves it instead, for an
-/// architecture that is not built in, experts, and heads that do not rotate whole.
+/// architecture that is not built in, and heads that do not rotate whole.
 [[nodiscard]] Result<std::string> config_json(const GgufFile& file);
 
 /// What the keys `general.sampling.*` suggest for requests, as a generation_config.json. For those
@@ -43,16 +46,5 @@ namespace heddle::gguf {
 /// The suggestions of generation_config_json(), read by spec::parse_generation_config.
 [[nodiscard]] Result<spec::GenerationDefaults> generation_defaults(const GgufFile& file,
                                                                    std::int64_t vocab);
-
-/// How a model directory calls a tensor: "model.layers.3.self_attn.q_proj.weight" for
-/// "blk.3.attn_q.weight". A name that is not known stays as it is.
-[[nodiscard]] std::string directory_name(std::string_view tensor);
-/// The reverse.
-[[nodiscard]] std::string tensor_name(std::string_view directory);
-
-/// The rows of a head of this tensor, where they stand in another order than in a model directory:
-/// row 2 i of the file is row i there, and row 2 i + 1 is row i + head_dim / 2, since llama.cpp
-/// rotates neighbours together, and a directory's models halves. 0 where they stand in order.
-[[nodiscard]] std::int64_t interleaved_rows(const GgufFile& file, std::string_view tensor);
 
 }  // namespace heddle::gguf

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "base/units.h"
@@ -9,6 +10,7 @@
 #include "fetch/outline.h"
 #include "fetch/source_name.h"
 #include "host/setup.h"
+#include "spec/operations.h"
 #include "store/digest.h"
 #include "store/model_source.h"
 
@@ -98,7 +100,7 @@ bool is_partial(const OpenedModel& opened,
 
 /// Whether there are operations for all that the model is made of.
 bool knows(const config::DeviceConfig& device, const spec::ModelSpec& model) {
-  return model.experts.count == 0 || device.kind == config::DeviceKind::kCpu;
+  return spec::cpu_only(model).empty() || device.kind == config::DeviceKind::kCpu;
 }
 
 /// Whether a model that one device can hold may run there.
@@ -173,8 +175,9 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
         return config::runs_models(device) && knows(device, first.spec);
       })) {
     offer.failure = Error{Code::kInvalidArgument,
-                          "models with experts run on devices of kind cpu so far, and this host "
-                          "has none; another engine can serve it: configure it with `cmd:`"};
+                          "models with " + std::string(spec::cpu_only(first.spec)) +
+                              " run on devices of kind cpu so far, and this host has none; another "
+                              "engine can serve it: configure it with `cmd:`"};
     return offer;
   }
   offer.fetched = !model.source.empty();

@@ -47,7 +47,7 @@ void attention(OpContext& context, const AttentionArgs& args) {
   HEDDLE_CHECK(args.kv.kv_heads > 0 && heads % args.kv.kv_heads == 0);
   HEDDLE_CHECK(args.query.stride[1] == args.kv.head_dim);
   HEDDLE_CHECK(args.kv.head_dim <= kAttentionHeadDimMax);
-  HEDDLE_CHECK(args.window >= 0);
+  HEDDLE_CHECK(args.window >= 0 && args.soft_cap >= 0);
   if (args.lse.present()) {
     check_f32_rows(args.lse, tokens, heads);
   }

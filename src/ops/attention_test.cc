@@ -9,6 +9,7 @@ struct Case {
   PagedKvFixture::Shape shape{};
   std::int64_t heads = 1;
   std::int64_t window = 0;
+  float soft_cap = 0.0F;
 };
 
 /// A batch, and where the cache of each of its sequences is divided.
@@ -77,6 +78,7 @@ class AttentionTest : public OpTest {
                .kv = kv,
                .window = c.window,
                .scale = 0.25F,
+               .soft_cap = c.soft_cap,
                .out = heads(answer.out.data()),
                .lse = matrix_of(answer.lse.data(), count, c.heads)});
     synchronize();
@@ -100,6 +102,7 @@ class AttentionTest : public OpTest {
                .kv = cache.kv(),
                .window = c.window,
                .scale = 0.25F,
+               .soft_cap = c.soft_cap,
                .out = heads(out.data()),
                .lse = {}});
     synchronize();
@@ -147,7 +150,8 @@ class AttentionTest : public OpTest {
     AttentionArgs args{.rows = rows_of(batch.begin, batch.first),
                        .query = heads(const_cast<float*>(query.data()), d),
                        .kv = cache.kv(),
-                       .scale = 0.25F};
+                       .scale = 0.25F,
+                       .soft_cap = c.soft_cap};
     args.parts = {.end = border, .left = heads(result.state.data(), d + 2)};
     attention(context_, args);
     synchronize();
@@ -203,6 +207,10 @@ Reference reference(const Case& c,
       score += product;
       products += std::abs(product);
     }
+    if (c.soft_cap > 0) {
+      const double cap = c.soft_cap;
+      score = cap * std::tanh(score / cap);
+    }
     result.products_max = std::max(result.products_max, products);
     result.score_max = std::max(result.score_max, std::abs(score));
     const double weight = std::exp(score);
@@ -220,7 +228,8 @@ Reference reference(const Case& c,
   return result;
 }
 
-std::vector<Case> cases() {
+/// With `caps` also what CPUs alone have.
+std::vector<Case> cases(bool caps) {
   std::vector<Case> result;
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     for (const std::int64_t window : {0, 1, 7, 16, 33}) {
@@ -237,12 +246,18 @@ std::vector<Case> cases() {
     result.push_back({{.kv_heads = 1, .head_dim = 64, .block_tokens = 32, .dtype = dtype}, 16, 0});
     result.push_back({{.kv_heads = 3, .head_dim = 256, .block_tokens = 24, .dtype = dtype}, 3, 0});
     result.push_back({{.kv_heads = 1, .head_dim = 2, .block_tokens = 1, .dtype = dtype}, 1, 3});
+    if (caps) {
+      result.push_back(
+          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
+      result.push_back(
+          {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
+    }
   }
   return result;
 }
 
 TEST_F(AttentionTest, AgreesWithDouble) {
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(gives_one_answer())) {
     for (const Queried q : {Queried{1, 1},
                             Queried{15, 2},
                             Queried{16, 16},
@@ -276,7 +291,7 @@ TEST_F(AttentionTest, AgreesWithDouble) {
 // least, where a backend promises less, its value does not and its bits are the same again.
 TEST_F(AttentionTest, GivesATokenTheSameHoweverItIsBatched) {
   const std::vector<Queried> sequences{{37, 37}, {21, 1}, {64, 5}, {18, 17}, {270, 150}};
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(gives_one_answer())) {
     if (!gives_one_answer() && c.window % 16 != 0) {
       continue;  // What this test looks for there does not depend on windows.
     }
@@ -375,7 +390,7 @@ TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
   if (!gives_one_answer()) {
     GTEST_SKIP() << "its bits are not promised";
   }
-  for (Case c : cases()) {
+  for (Case c : cases(gives_one_answer())) {
     c.window = 0;
     const Divided batch = divide(attention_border(), 6);
     PagedKvFixture cache = fill(c, batch.lengths);
@@ -391,7 +406,7 @@ TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
 
 // Wherever the border is, where bits are not promised.
 TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
-  for (Case c : cases()) {
+  for (Case c : cases(gives_one_answer())) {
     c.window = 0;
     const Divided batch = divide(gives_one_answer() ? attention_border() : 1, 5);
     PagedKvFixture cache = fill(c, batch.lengths);

@@ -7,16 +7,19 @@
 
 namespace heddle::ops {
 
+struct AddNormArgs;
 struct AllGatherArgs;
 struct AllReduceArgs;
 struct AttentionArgs;
 struct ChooseExpertsArgs;
 struct ExpertsArgs;
 struct GatherRowsArgs;
+struct GeluMulArgs;
 struct GuestAttentionArgs;
 struct LinearArgs;
 struct LogProbsArgs;
 struct PenaltiesArgs;
+struct RescaleArgs;
 struct RmsNormArgs;
 struct RopeAppendArgs;
 struct SampleArgs;
@@ -27,6 +30,8 @@ struct WaitArgs;
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
+  /// Null, as are gelu_mul and rescale, where no model needs it (spec::cpu_only).
+  void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
@@ -36,10 +41,12 @@ struct KernelTable {
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
+  void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
   void (*log_probs)(device::Stream& stream, const LogProbsArgs& args) = nullptr;
   void (*post_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
   void (*penalties)(device::Stream& stream, const PenaltiesArgs& args) = nullptr;
+  void (*rescale)(device::Stream& stream, const RescaleArgs& args) = nullptr;
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope_append)(device::Stream& stream, const RopeAppendArgs& args) = nullptr;
   void (*sample)(device::Stream& stream, const SampleArgs& args) = nullptr;

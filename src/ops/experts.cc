@@ -1,6 +1,7 @@
 #include "ops/experts.h"
 
 #include "ops/checks.h"
+#include "spec/block_panels.h"
 
 namespace heddle::ops {
 namespace {
@@ -14,18 +15,20 @@ void check_choice(const ConstTensorRef& chosen,
   HEDDLE_CHECK(chosen.shape[1] >= 1 && chosen.shape[1] <= experts);
 }
 
-/// Blocks lie in panels, of which no two experts have parts.
+/// A matrix with `rows` rows of each expert. Blocks lie in panels, of which no two experts have
+/// parts.
 void check_experts_matrix(const ConstTensorRef& matrix,
                           const ConstTensorRef& scale,
                           std::int64_t rows,
                           std::int64_t columns) {
   check_matrix(matrix);
   HEDDLE_CHECK(matrix.shape[0] % rows == 0 && matrix.shape[1] == columns);
+  HEDDLE_CHECK(!spec::is_blocks(matrix.dtype) || rows % spec::kPanelRows == 0);
   const bool int8 = matrix.dtype == DType::kI8;
   HEDDLE_CHECK(int8 == scale.present());
   if (int8) {
     check_vector(scale, DType::kF32, matrix.shape[0]);
-  } else {
+  } else if (!spec::is_blocks(matrix.dtype)) {
     check_floating(matrix.dtype);
   }
 }
@@ -45,12 +48,18 @@ void experts(OpContext& context, const ExpertsArgs& args) {
   const std::int64_t tokens = args.x.shape[0];
   const std::int64_t hidden = args.x.shape[1];
   const std::int64_t width = args.gated.shape[1];
-  check_experts_matrix(args.gate_up, args.gate_up_scale, 2 * width, hidden);
+  const std::int64_t in = args.up.present() ? width : 2 * width;
+  check_experts_matrix(args.gate_up, args.gate_up_scale, in, hidden);
   check_experts_matrix(args.down, args.down_scale, hidden, width);
-  HEDDLE_CHECK(args.gate_up.dtype == args.down.dtype);
-  HEDDLE_CHECK(args.gate_up.shape[0] / (2 * width) == args.down.shape[0] / hidden);
+  HEDDLE_CHECK(args.gate_up.shape[0] / in == args.down.shape[0] / hidden);
   check_choice(args.chosen, args.weights, tokens, args.down.shape[0] / hidden);
   const DType type = spec::compute_dtype(args.gate_up.dtype);
+  HEDDLE_CHECK(spec::compute_dtype(args.down.dtype) == type);
+  if (args.up.present()) {
+    HEDDLE_CHECK(!args.gate_up_scale.present() && args.up.shape[0] == args.gate_up.shape[0]);
+    HEDDLE_CHECK(spec::compute_dtype(args.up.dtype) == type);
+    check_experts_matrix(args.up, {}, width, hidden);
+  }
   check_rows(args.x, type, tokens, hidden);
   check_rows(args.rows, type, tokens, hidden);
   check_rows(args.gated, type, tokens, width);

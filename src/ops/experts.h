@@ -22,10 +22,11 @@ struct ChooseExpertsArgs {
 void choose_experts(OpContext& context, const ChooseExpertsArgs& args);
 
 struct ExpertsArgs {
-  ConstTensorRef x{};              ///< [tokens, hidden], of the type that LinearArgs::x has.
-  ConstTensorRef chosen{};         ///< i32 [tokens, active], ascending in each row.
-  ConstTensorRef weights{};        ///< f32 [tokens, active]
-  ConstTensorRef gate_up{};        ///< [experts 2 width, hidden]: of each expert gates, then ups.
+  ConstTensorRef x{};        ///< [tokens, hidden], of the type that LinearArgs::x has.
+  ConstTensorRef chosen{};   ///< i32 [tokens, active], ascending in each row.
+  ConstTensorRef weights{};  ///< f32 [tokens, active]
+  ConstTensorRef gate_up{};  ///< [experts 2 width, hidden]: of each expert gates, then ups;
+  ConstTensorRef up{};       ///< or `gate_up` has [experts width, hidden] gates, and this ups.
   ConstTensorRef gate_up_scale{};  ///< f32 [experts 2 width] with int8, and only then.
   ConstTensorRef down{};           ///< [experts hidden, width]
   ConstTensorRef down_scale{};     ///< f32 [experts hidden], likewise.
@@ -39,7 +40,9 @@ struct ExpertsArgs {
 };
 
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
-/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. Experts are added one after
+/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. The matrices may be of
+/// different types that compute alike, such as blocks; where they are blocks, experts have whole
+/// panels (spec/block_panels.h). Experts are added one after
 /// the other, ascending, so the bits of a token do not depend on the others. Weights of experts
 /// that no token chose are not read. tokens == 0 is a no-op. Shapes and types that do not fit are
 /// bugs and CHECK-fail.

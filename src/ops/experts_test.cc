@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "ops/linear.h"
 #include "ops/op_test.h"
+#include "spec/block_panels.h"
 
 namespace heddle::ops {
 namespace {
@@ -168,6 +170,106 @@ TEST_F(ExpertsTest, ExpertsThatNobodyChoseAreNotRead) {
 
 TEST_F(ExpertsTest, NoTokensAreNoWork) {
   EXPECT_TRUE(run(0, 0, true).empty());
+}
+
+/// Experts whose matrices are blocks, each of its own type where gates and ups are apart.
+class BlockExpertsTest : public OpTest {
+ protected:
+  static constexpr std::int64_t kIn = 64;  // Hidden.
+  static constexpr std::int64_t kBetween = 32;
+
+  /// Random blocks of `rows` rows, in panels; what they stand for goes to `decoded`.
+  std::vector<std::byte> blocks(DType dtype,
+                                std::int64_t rows,
+                                std::int64_t columns,
+                                std::vector<float>& decoded) {
+    const auto bytes = static_cast<std::size_t>(spec::row_bytes(dtype, columns));
+    const auto block = static_cast<std::size_t>(spec::block_size(dtype).bytes);
+    std::vector<std::byte> panels(spec::matrix_bytes(dtype, rows, columns));
+    decoded.resize(static_cast<std::size_t>(rows * columns));
+    for (std::int64_t row = 0; row < rows; row += spec::kPanelRows) {
+      std::vector<std::byte> file(bytes * spec::kPanelRows);
+      for (std::byte& byte : file) {
+        byte = static_cast<std::byte>(rng_.below(256));
+      }
+      for (std::size_t at = 0; at < file.size(); at += block) {
+        const std::uint16_t scale = 0x2400;  // 2^-6.
+        std::memcpy(file.data() + at, &scale, sizeof(scale));
+      }
+      std::vector<const std::byte*> rows_of_panel;
+      for (std::size_t r = 0; r < spec::kPanelRows; ++r) {
+        rows_of_panel.push_back(file.data() + r * bytes);
+      }
+      std::byte* const panel = panels.data() + static_cast<std::size_t>(row) * bytes;
+      spec::interleave_rows(dtype, rows_of_panel, columns, panel);
+      for (std::int64_t r = 0; r < spec::kPanelRows; ++r) {
+        spec::read_panel_row(dtype, panel, r, columns, &decoded[at(row + r, 0, columns)]);
+      }
+    }
+    return panels;
+  }
+
+  std::vector<std::uint16_t> x_ = rounded(random(3 * kIn));
+  std::vector<std::int32_t> chosen_{0, 2, 1, 2, 0, 1};
+  std::vector<float> weights_ = random(6);
+};
+
+TEST_F(BlockExpertsTest, GiveWhatTheirNumbersGive) {
+  constexpr std::int64_t kTokens = 3;
+  constexpr std::int64_t kCount = 4;
+  std::vector<float> gates;
+  std::vector<float> ups;
+  std::vector<float> downs;
+  const auto gate = blocks(DType::kQ80, kCount * kBetween, kIn, gates);
+  const auto up = blocks(DType::kQ40, kCount * kBetween, kIn, ups);
+  const auto down = blocks(DType::kQ50, kCount * kIn, kBetween, downs);
+  std::vector<std::uint16_t> rows(kTokens * kIn);
+  std::vector<float> in(kTokens * 2 * kBetween);
+  std::vector<std::uint16_t> gated(kTokens * kBetween);
+  std::vector<float> product(kTokens * kIn);
+  std::vector<float> out(kTokens * kIn);
+  const auto half = [](std::vector<std::uint16_t>& numbers, std::int64_t columns) {
+    return tensor_2d(reinterpret_cast<std::byte*>(numbers.data()), DType::kBf16, kTokens, columns);
+  };
+  experts(context_,
+          {.x = half(x_, kIn),
+           .chosen = tensor_2d(
+               reinterpret_cast<std::byte*>(chosen_.data()), DType::kI32, kTokens, kActive),
+           .weights = matrix_of(weights_.data(), kTokens, kActive),
+           .gate_up = tensor_2d(gate.data(), DType::kQ80, kCount * kBetween, kIn),
+           .up = tensor_2d(up.data(), DType::kQ40, kCount * kBetween, kIn),
+           .down = tensor_2d(down.data(), DType::kQ50, kCount * kIn, kBetween),
+           .rows = half(rows, kIn),
+           .in = matrix_of(in.data(), kTokens, 2 * kBetween),
+           .gated = half(gated, kBetween),
+           .product = matrix_of(product.data(), kTokens, kIn),
+           .out = matrix_of(out.data(), kTokens, kIn)});
+  synchronize();
+  const std::vector<float> x = widened(x_);
+  for (std::int64_t token = 0; token < kTokens; ++token) {
+    for (std::int64_t column = 0; column < kIn; ++column) {
+      double sum = 0;
+      double most = 0;
+      for (std::int64_t k = 0; k < kActive; ++k) {
+        const std::int64_t expert = chosen_[at(token, k, kActive)];
+        for (std::int64_t i = 0; i < kBetween; ++i) {
+          double g = 0;
+          double u = 0;
+          for (std::int64_t c = 0; c < kIn; ++c) {
+            g += static_cast<double>(x[at(token, c, kIn)] *
+                                     gates[at(expert * kBetween + i, c, kIn)]);
+            u += static_cast<double>(x[at(token, c, kIn)] * ups[at(expert * kBetween + i, c, kIn)]);
+          }
+          const double term = g / (1 + std::exp(-g)) * u *
+                              static_cast<double>(weights_[at(token, k, kActive)] *
+                                                  downs[at(expert * kIn + column, i, kBetween)]);
+          sum += term;
+          most += std::abs(term);
+        }
+      }
+      EXPECT_NEAR(out[at(token, column, kIn)], sum, 0.03 * most) << token << " " << column;
+    }
+  }
 }
 
 class ShareRowsTest : public OpTest {};

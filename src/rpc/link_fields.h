@@ -49,6 +49,16 @@ inline void fields(Fields& v, spec::Experts& x) {
   });
 }
 
+inline void fields(Fields& v, spec::Scales& x) {
+  v.type("Scales");
+  v(1, "embedding", x.embedding);
+  v(2, "attention", x.attention);
+  v(3, "residual", x.residual);
+  v(4, "logits", x.logits);
+  v(5, "attention_cap", x.attention_cap);
+  v(6, "logit_cap", x.logit_cap);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -76,6 +86,13 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(23, "stage", x.stage);
   v(24, "formats", x.formats);
   v(25, "experts", x.experts);
+  v(26, "qk_norm_whole", x.qk_norm_whole);
+  v(27, "activation", x.activation);
+  v(28, "norms", x.norms);
+  v(29, "norm_less_one", x.norm_less_one);
+  v(30, "scales", x.scales);
+  v(31, "layer_rope", x.layer_rope);
+  v(32, "local_theta", x.local_theta);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

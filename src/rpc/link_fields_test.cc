@@ -36,12 +36,24 @@ spec::ModelSpec every_field_set() {
           .out_bias = true,
           .mlp_bias = true,
           .qk_norm = true,
+          .qk_norm_whole = true,
           .tied_embeddings = true,
           .window = {0, 12},
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
           .eos = {13, 14},
           .formats = {spec::DType::kQ6K, spec::DType::kBf16},
+          .activation = spec::Activation::kGeluTanh,
+          .norms = spec::Norms::kAround,
+          .norm_less_one = true,
+          .scales = {.embedding = 15,
+                     .attention = 16,
+                     .residual = 17,
+                     .logits = 18,
+                     .attention_cap = 19,
+                     .logit_cap = 20},
+          .layer_rope = {spec::LayerRope::kNone, spec::LayerRope::kLocal},
+          .local_theta = 21,
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }
@@ -75,6 +87,10 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
                       m.out_bias,
                       m.mlp_bias,
                       m.qk_norm,
+                      m.qk_norm_whole,
+                      m.activation,
+                      m.norms,
+                      m.norm_less_one,
                       m.tied_embeddings,
                       m.window,
                       m.stored_dtype,
@@ -101,6 +117,9 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.shard, sent.shard);
   EXPECT_EQ(got.stage, sent.stage);
   EXPECT_EQ(got.formats, sent.formats);
+  EXPECT_EQ(got.scales, sent.scales);
+  EXPECT_EQ(got.layer_rope, sent.layer_rope);
+  EXPECT_EQ(got.local_theta, sent.local_theta);
 }
 
 TEST(LinkFields, RefusesAShardThatCannotBe) {
@@ -176,7 +195,7 @@ TEST(LinkFields, NamesTheFirstThingThatCannotBe) {
   const std::string found = error_of(model);
   EXPECT_EQ(found.substr(0, found.find(" to ")), "message ModelSpec.layers: -3; want 0");
   model.architecture = static_cast<spec::Architecture>(99);
-  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 6");
+  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 12");
   EXPECT_EQ(error_of(policy::Footprint{.kv = {{.tokens_per_block = 0, .blocks_per_page = 1}}}),
             "message Footprint.kv[0]: want blocks that hold something");
   EXPECT_EQ(error_of(Beat{.threads = std::vector<policy::ThreadPulse>(kBeatThreadsMost + 1)}),

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kInputs = 32;  // That quants follow each other for.
 constexpr std::size_t kRows = kPanelRows;
-constexpr std::size_t kMatricesOfLayer = 7;
+constexpr std::size_t kMatricesOfLayer = 10;
 
 using Bytes = std::uint8_t;
 
@@ -232,6 +232,19 @@ void decode_part(
   }
 }
 
+/// Rows that one expert has of a matrix of all; 0 of other matrices.
+std::int64_t expert_rows(const ModelSpec& model, Matrix matrix) {
+  switch (matrix) {
+    case Matrix::kExpertsGate:
+    case Matrix::kExpertsUp:
+      return model.experts.intermediate;
+    case Matrix::kExpertsDown:
+      return model.hidden;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 BlockSize block_size(DType dtype) {
@@ -303,7 +316,8 @@ DType matrix_dtype(
   }
   const std::size_t at = format_index(matrix, layer);
   const DType format = at < model.formats.size() ? model.formats[at] : DType::kBf16;
-  return is_blocks(format) && columns % block_size(format).elements == 0 ? format : DType::kBf16;
+  const bool whole = is_blocks(format) && columns % block_size(format).elements == 0;
+  return whole && expert_rows(model, matrix) % kPanelRows == 0 ? format : DType::kBf16;
 }
 
 }  // namespace heddle::spec

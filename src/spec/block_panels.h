@@ -51,8 +51,22 @@ void interleave_rows(DType dtype,
 void read_panel_row(
     DType dtype, const std::byte* panel, std::int64_t row, std::int64_t columns, float* numbers);
 
-/// The matrices of a model, each of which may have a type of its own.
-enum class Matrix : std::uint8_t { kEmbedding, kHead, kQ, kK, kV, kOut, kGate, kUp, kDown };
+/// The matrices of a model, each of which may have a type of its own. With experts kGate, kUp and
+/// kDown are of the MLP that all tokens share.
+enum class Matrix : std::uint8_t {
+  kEmbedding,
+  kHead,
+  kQ,
+  kK,
+  kV,
+  kOut,
+  kGate,
+  kUp,
+  kDown,
+  kExpertsGate,
+  kExpertsUp,
+  kExpertsDown
+};
 
 /// How many ModelSpec::formats has for a model of so many layers.
 [[nodiscard]] std::size_t format_count(std::int64_t layers);
@@ -60,7 +74,8 @@ enum class Matrix : std::uint8_t { kEmbedding, kHead, kQ, kK, kV, kOut, kGate, k
 [[nodiscard]] std::size_t format_index(Matrix matrix, std::int64_t layer);
 
 /// What a matrix of `columns` own columns is in an image of `image`: that, or of kStored what
-/// model.formats says. Blocks that would be cut, as a shard has a part of each row, are bfloat16.
+/// model.formats says. Blocks that would be cut, as a shard has a part of each row, are bfloat16,
+/// and so are those of experts where two would share a panel.
 /// The embedding is compute_dtype() of what is not kStored.
 [[nodiscard]] DType matrix_dtype(
     const ModelSpec& model, DType image, Matrix matrix, std::int64_t layer, std::int64_t columns);

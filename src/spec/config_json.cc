@@ -1,16 +1,17 @@
 #include "spec/config_json.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <iterator>
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "spec/config_family.h"
+#include "spec/config_rope.h"
+#include "spec/config_windows.h"
 #include "spec/json.h"
 #include "spec/json_fields.h"
 
@@ -20,89 +21,18 @@ namespace {
 // Far above any model, and small enough that no product of dimensions overflows: 2^59 bytes.
 constexpr std::int64_t kHiddenMax = 1 << 20;
 constexpr std::int64_t kIntermediateMax = 1 << 22;
-constexpr std::int64_t kLayersMax = 1 << 10;
 constexpr std::int64_t kHeadsMax = 1 << 12;
 constexpr std::int64_t kHeadDimMax = 1 << 12;
 constexpr std::int64_t kVocabMax = 1 << 24;
 constexpr std::int64_t kExpertsMax = 1 << 10;
-constexpr std::int64_t kPositionMax = 1 << 30;
-constexpr NumberRange kFactorRange{1.0, 1e6};
-
-constexpr std::string_view kElsewhere =
-    "another engine can serve this model: configure it with `cmd:`";
-
-/// How the families differ where config.json is silent, and in what it cannot say.
-struct Family {
-  Architecture architecture;
-  std::string_view name;        ///< In `architectures`.
-  std::string_view model_type;  ///< In `model_type`.
-  std::int64_t kv_heads;        ///< 0: as many as heads.
-  std::int64_t head_dim;        ///< 0: hidden / heads.
-  std::int64_t max_position;
-  TokenId bos, eos;  ///< -1: none.
-};
-
-constexpr std::array kFamilies = {
-    Family{Architecture::kLlama, "LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2},
-    Family{Architecture::kMistral, "MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2},
-    Family{Architecture::kQwen2, "Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1},
-    Family{Architecture::kQwen3, "Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1},
-    Family{Architecture::kMixtral, "MixtralForCausalLM", "mixtral", 8, 0, 131072, 1, 2},
-    Family{Architecture::kQwen2Moe, "Qwen2MoeForCausalLM", "qwen2_moe", 16, 0, 32768, -1, -1},
-    Family{Architecture::kQwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe", 4, 0, 32768, -1, -1},
-};
-
-std::string family_names() {
-  std::vector<std::string_view> names;
-  names.reserve(kFamilies.size());
-  for (const Family& family : kFamilies) {
-    names.push_back(family.name);
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-/// Decides by `architectures`, or by `model_type` where that is absent. Never fails without
-/// rejecting a field.
-const Family* read_family(JsonFields& fields) {
-  const std::string unknown = fmt::format("built in are {}; {}", family_names(), kElsewhere);
-  const std::string model_type = fields.text("model_type");
-  const Json* list = fields.find("architectures");
-  if (list == nullptr) {
-    for (const Family& family : kFamilies) {
-      if (family.model_type == model_type) {
-        return &family;
-      }
-    }
-    fields.reject(model_type.empty() ? "architectures" : "model_type", unknown);
-    return nullptr;
-  }
-  const auto* names = list->as<Json::Array>();
-  const std::string* name =
-      names != nullptr && names->size() == 1 ? names->front().as<std::string>() : nullptr;
-  if (name == nullptr) {
-    fields.reject("architectures", "it must be an array of one name; " + unknown);
-    return nullptr;
-  }
-  for (const Family& family : kFamilies) {
-    if (family.name != *name) {
-      continue;
-    }
-    if (!model_type.empty() && model_type != family.model_type) {
-      fields.reject(
-          "model_type",
-          fmt::format(
-              "with architectures [\"{}\"] it must be \"{}\"", family.name, family.model_type));
-      return nullptr;
-    }
-    return &family;
-  }
-  fields.reject_as("architectures", fmt::format("[\"{}\"]", *name), unknown);
-  return nullptr;
-}
 
 bool has_experts(Architecture architecture) {
   return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
          architecture == Architecture::kQwen3Moe;
+}
+
+bool is_gemma(Architecture architecture) {
+  return architecture == Architecture::kGemma2 || architecture == Architecture::kGemma3;
 }
 
 /// Every layer has experts, or this is refused.
@@ -167,9 +97,16 @@ void reject_unsupported(JsonFields& fields, const Family& family) {
       fields.reject(key, fmt::format("a {} has no experts here; {}", family.name, kElsewhere));
     }
   }
-  const std::string activation = fields.text("hidden_act");
-  if (!activation.empty() && activation != "silu" && activation != "swish") {
-    fields.reject("hidden_act", fmt::format("only \"silu\" is built in; {}", kElsewhere));
+  const bool gemma = is_gemma(family.architecture);
+  const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
+  const std::string activation = fields.text(key);
+  const bool known =
+      gemma ? activation == "gelu_pytorch_tanh" : activation == "silu" || activation == "swish";
+  if (!activation.empty() && !known) {
+    fields.reject(
+        key,
+        fmt::format(
+            "only \"{}\" is built in; {}", gemma ? "gelu_pytorch_tanh" : "silu", kElsewhere));
   }
   if (fields.number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
     fields.reject("partial_rotary_factor",
@@ -177,19 +114,24 @@ void reject_unsupported(JsonFields& fields, const Family& family) {
   }
 }
 
+/// What an absent key means, 0: nothing.
+std::optional<std::int64_t> said_or(std::int64_t usual) {
+  return usual == 0 ? std::nullopt : std::optional(usual);
+}
+
 void read_dimensions(JsonFields& fields, const Family& family, ModelSpec& model) {
   model.hidden = fields.integer("hidden_size", {1, kHiddenMax});
   model.layers = fields.integer("num_hidden_layers", {1, kLayersMax});
-  model.heads = fields.integer("num_attention_heads", {1, kHeadsMax});
+  model.heads = fields.integer("num_attention_heads", {1, kHeadsMax}, said_or(family.heads));
   if (has_experts(family.architecture)) {
     read_experts(fields, family, model);
   } else {
     model.intermediate = fields.integer("intermediate_size", {1, kIntermediateMax});
   }
-  model.vocab = fields.integer("vocab_size", {1, kVocabMax});
+  model.vocab = fields.integer("vocab_size", {1, kVocabMax}, said_or(family.vocab));
   model.max_position =
       fields.integer("max_position_embeddings", {1, kPositionMax}, family.max_position);
-  model.rms_eps = fields.number("rms_norm_eps", {0.0, 1.0}, 1e-6);
+  model.rms_eps = fields.number("rms_norm_eps", {0.0, 1.0}, family.rms_eps);
 
   // An absent key means the family's default, null means one key head for each query head.
   const bool spelled_null = fields.is_null("num_key_value_heads");
@@ -220,16 +162,55 @@ void read_dimensions(JsonFields& fields, const Family& family, ModelSpec& model)
   }
 }
 
+/// What is Gemma's own.
+void read_gemma(JsonFields& fields, const Family& family, ModelSpec& model) {
+  constexpr NumberRange kCapRange{1e-3, 1e6};
+  const bool second = family.architecture == Architecture::kGemma2;
+  const auto cap = [&](std::string_view key, double usual) {
+    return fields.is_null(key) ? 0.0 : fields.number(key, kCapRange, second ? usual : 0.0);
+  };
+  model.activation = Activation::kGeluTanh;
+  model.norms = Norms::kAround;
+  model.norm_less_one = true;
+  model.qk_norm = !second;
+  model.scales.embedding = std::sqrt(static_cast<double>(model.hidden));
+  model.scales.attention =
+      1.0 / std::sqrt(fields.number("query_pre_attn_scalar", {1e-3, 1e6}, 256.0));
+  model.scales.attention_cap = cap("attn_logit_softcapping", 50.0);
+  model.scales.logit_cap = cap("final_logit_softcapping", 30.0);
+}
+
+void read_granite(JsonFields& fields, ModelSpec& model) {
+  constexpr NumberRange kScaleRange{1e-6, 1e6};
+  model.scales = {.embedding = fields.number("embedding_multiplier", kScaleRange, 1.0),
+                  .attention = fields.number("attention_multiplier", kScaleRange, 1.0),
+                  .residual = fields.number("residual_multiplier", kScaleRange, 1.0),
+                  .logits = 1.0 / fields.number("logits_scaling", kScaleRange, 1.0)};
+}
+
 void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
-  model.tied_embeddings = fields.boolean("tie_word_embeddings", false);
+  model.tied_embeddings = fields.boolean("tie_word_embeddings", family.tied);
   const bool attention_bias = fields.boolean("attention_bias", false);
   switch (family.architecture) {
     case Architecture::kLlama:
+    case Architecture::kSmolLm3:
+    case Architecture::kGranite:
       model.qkv_bias = model.out_bias = attention_bias;
       model.mlp_bias = fields.boolean("mlp_bias", false);
       break;
     case Architecture::kMistral:
     case Architecture::kMixtral:
+    case Architecture::kPhi3:
+      break;
+    case Architecture::kGemma2:
+    case Architecture::kGemma3:
+      model.qkv_bias = model.out_bias = attention_bias;
+      read_gemma(fields, family, model);
+      break;
+    case Architecture::kOlmo2:
+      model.qkv_bias = model.out_bias = attention_bias;
+      model.norms = Norms::kAfter;
+      model.qk_norm_whole = true;
       break;
     case Architecture::kQwen2:
       model.qkv_bias = true;
@@ -243,193 +224,8 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
       model.qk_norm = true;
       break;
   }
-}
-
-/// Which layers `layer_types` says are windowed; empty where the key is absent.
-std::vector<bool> read_layer_types(JsonFields& fields, const ModelSpec& model) {
-  const Json* value = fields.find("layer_types");
-  if (value == nullptr) {
-    return {};
-  }
-  const std::string right = fmt::format(
-      "it must be an array of num_hidden_layers ({}) times \"full_attention\" or "
-      "\"sliding_attention\"",
-      model.layers);
-  const auto* names = value->as<Json::Array>();
-  if (names == nullptr || std::cmp_not_equal(names->size(), model.layers)) {
-    fields.reject("layer_types", right);
-    return {};
-  }
-  std::vector<bool> windowed;
-  for (const Json& item : *names) {
-    const auto* name = item.as<std::string>();
-    const bool known =
-        name != nullptr && (*name == "full_attention" || *name == "sliding_attention");
-    if (!known) {
-      fields.reject_as(fmt::format("layer_types[{}]", windowed.size()), describe(item), right);
-      return {};
-    }
-    windowed.push_back(*name == "sliding_attention");
-  }
-  return windowed;
-}
-
-constexpr IntegerRange kWindowRange{1, std::numeric_limits<std::int32_t>::max()};
-
-bool any_of(const std::vector<bool>& flags) {
-  return std::find(flags.begin(), flags.end(), true) != flags.end();
-}
-
-/// A window that all layers share, if `used`; 0 for none. What an absent key means is `usual`, 0
-/// for none.
-std::int64_t read_common_window(JsonFields& fields,
-                                const Family& family,
-                                const std::vector<bool>& windowed,
-                                bool used,
-                                std::int64_t usual) {
-  if (std::adjacent_find(windowed.begin(), windowed.end(), std::not_equal_to<>()) !=
-      windowed.end()) {
-    fields.reject("layer_types", fmt::format("all layers of {} are of one type", family.name));
-  }
-  const bool none = !used || fields.is_null("sliding_window") ||
-                    (usual == 0 && fields.find("sliding_window") == nullptr);
-  return none ? 0 : fields.integer("sliding_window", kWindowRange, usual);
-}
-
-/// The window of Qwen, 0 for none. Fills `windowed` where `layer_types` has left it empty.
-std::int64_t read_qwen_window(JsonFields& fields,
-                              const ModelSpec& model,
-                              std::vector<bool>& windowed) {
-  const bool used = fields.boolean("use_sliding_window", false);
-  const bool none = !used || fields.is_null("sliding_window");
-  const std::int64_t window = none ? 0 : fields.integer("sliding_window", kWindowRange, 4096);
-  const std::int64_t first = fields.integer("max_window_layers", {0, kLayersMax}, 28);
-  if (none && any_of(windowed)) {
-    fields.reject(used ? "sliding_window" : "use_sliding_window",
-                  "layer_types has \"sliding_attention\" layers, so there must be a window");
-  }
-  for (std::int64_t layer = std::ssize(windowed); layer < model.layers; ++layer) {
-    windowed.push_back(layer >= first);
-  }
-  return window;
-}
-
-void read_windows(JsonFields& fields, const Family& family, ModelSpec& model) {
-  const auto layers = static_cast<std::size_t>(model.layers);
-  model.window.assign(layers, 0);
-  std::vector<bool> windowed = read_layer_types(fields, model);
-  std::int64_t window = 0;
-  if (family.architecture == Architecture::kLlama) {
-    if (any_of(windowed)) {
-      fields.reject("layer_types", "LlamaForCausalLM has only \"full_attention\" layers");
-    }
-  } else if (family.architecture == Architecture::kMistral ||
-             family.architecture == Architecture::kMixtral) {
-    const std::int64_t usual = family.architecture == Architecture::kMistral ? 4096 : 0;
-    window = read_common_window(fields, family, windowed, true, usual);
-    windowed.assign(layers, true);
-  } else if (family.architecture == Architecture::kQwen3Moe) {
-    const bool used = fields.boolean("use_sliding_window", false);
-    window = read_common_window(fields, family, windowed, used, 4096);
-    windowed.assign(layers, true);
-  } else {
-    if (family.architecture == Architecture::kQwen2Moe && windowed.empty() &&
-        fields.boolean("use_sliding_window", false)) {
-      fields.reject("use_sliding_window",
-                    "layer_types must say which layers of Qwen2MoeForCausalLM have a window");
-    }
-    window = read_qwen_window(fields, model, windowed);
-  }
-  // Positions end at max_position, so a window of that many tokens or more hides none of them.
-  if (window == 0 || window >= model.max_position) {
-    return;
-  }
-  for (std::size_t layer = 0; layer < layers && fields.ok(); ++layer) {
-    model.window[layer] = windowed[layer] ? window : 0;
-  }
-}
-
-/// Bounds a length stretched by `factor`, so that a product of two plausible numbers is too.
-std::int64_t stretched(std::int64_t positions, double factor) {
-  return static_cast<std::int64_t>(
-      std::min(static_cast<double>(positions) * factor, static_cast<double>(kPositionMax)));
-}
-
-void read_yarn(JsonFields& rope, RopeScaling& scaling) {
-  constexpr NumberRange kPositive{1e-6, 1e6};
-  scaling.beta_fast = rope.number("beta_fast", kPositive, 32.0);
-  scaling.beta_slow = rope.number("beta_slow", kPositive, 1.0);
-  scaling.attention_factor = rope.number("attention_factor", kPositive, 0.0);
-  scaling.mscale = rope.number("mscale", {0.0, 1e6}, 0.0);
-  scaling.mscale_all_dim = rope.number("mscale_all_dim", {0.0, 1e6}, 0.0);
-  scaling.truncate = rope.boolean("truncate", true);
-}
-
-void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& model) {
-  RopeScaling& scaling = model.rope;
-  const std::string key = rope.find("rope_type") != nullptr ? "rope_type" : "type";
-  const std::string kind = rope.text(key);
-  if (kind.empty() || kind == "default") {
-    return;
-  }
-  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
-    rope.reject(key,
-                fmt::format("built in are \"default\", \"linear\", \"llama3\" and \"yarn\"; {}",
-                            kElsewhere));
-    return;
-  }
-  scaling.factor = rope.number("factor", kFactorRange);
-  if (kind == "linear") {
-    scaling.kind = RopeKind::kLinear;
-    model.max_position = stretched(model.max_position, scaling.factor);
-    return;
-  }
-  const std::int64_t inside =
-      rope.integer("original_max_position_embeddings", {1, kPositionMax}, model.max_position);
-  scaling.original_max_position = original_outside > 0 ? original_outside : inside;
-  if (kind == "yarn") {
-    scaling.kind = RopeKind::kYarn;
-    read_yarn(rope, scaling);
-    model.max_position =
-        std::max(model.max_position, stretched(scaling.original_max_position, scaling.factor));
-    return;
-  }
-  scaling.kind = RopeKind::kLlama3;
-  scaling.low_freq_factor = rope.number("low_freq_factor", {1e-6, 1e6});
-  scaling.high_freq_factor = rope.number("high_freq_factor", {1e-6, 1e6});
-  if (rope.ok() && scaling.high_freq_factor <= scaling.low_freq_factor) {
-    rope.reject(
-        "high_freq_factor",
-        fmt::format("it must be above low_freq_factor, which is {}", scaling.low_freq_factor));
-  }
-}
-
-void read_rope(JsonFields& fields, std::string_view file, ModelSpec& model) {
-  constexpr NumberRange kThetaRange{1.0 + 1e-6, 1e12};
-  model.rope_theta = fields.number("rope_theta", kThetaRange, 10000.0);
-  const std::int64_t original =
-      fields.integer("original_max_position_embeddings", {1, kPositionMax}, 0);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const Json* value = fields.find(key);
-    const auto* object = value != nullptr ? value->as<Json::Object>() : nullptr;
-    if (value == nullptr || (object != nullptr && object->empty())) {
-      continue;
-    }
-    JsonFields rope(*value, fmt::format("{}: {}.", file, key));
-    for (const char* layer_type : {"full_attention", "sliding_attention"}) {
-      if (rope.find(layer_type) != nullptr) {
-        rope.reject(layer_type,
-                    fmt::format("one rotary embedding for all layers is built in; {}", kElsewhere));
-      }
-    }
-    if (rope.number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
-      rope.reject("partial_rotary_factor",
-                  fmt::format("only 1, rotating whole heads, is built in; {}", kElsewhere));
-    }
-    model.rope_theta = rope.number("rope_theta", kThetaRange, model.rope_theta);
-    read_scaling(rope, original, model);
-    fields.adopt(rope);
-    return;
+  if (family.architecture == Architecture::kGranite) {
+    read_granite(fields, model);
   }
 }
 
@@ -488,23 +284,8 @@ void read_special_tokens(JsonFields& fields, const Family& family, ModelSpec& mo
   }
 }
 
-}  // namespace
-
-std::string_view architecture_name(Architecture architecture) {
-  for (const Family& family : kFamilies) {
-    if (family.architecture == architecture) {
-      return family.name;
-    }
-  }
-  return "?";
-}
-
-Result<ModelSpec> parse_model_config(std::string_view text, std::string_view file) {
-  const Result<Json> json = parse_json(text, file);
-  if (!json) {
-    return json.error();
-  }
-  JsonFields fields(*json, fmt::format("{}: ", file));
+/// The model that the fields describe; `where` begins messages.
+Result<ModelSpec> read_model(JsonFields& fields, std::string_view where) {
   const Family* family = fields.ok() ? read_family(fields) : nullptr;
   if (family == nullptr) {
     return fields.status().error();
@@ -515,7 +296,7 @@ Result<ModelSpec> parse_model_config(std::string_view text, std::string_view fil
   read_dimensions(fields, *family, model);
   if (fields.ok()) {  // The rest relies on the dimensions.
     read_switches(fields, *family, model);
-    read_rope(fields, file, model);
+    read_rope(fields, where, *family, model);
     read_windows(fields, *family, model);
     model.stored_dtype = read_dtype(fields);
     read_special_tokens(fields, *family, model);
@@ -524,6 +305,53 @@ Result<ModelSpec> parse_model_config(std::string_view text, std::string_view fil
     return fields.status().error();
   }
   return model;
+}
+
+/// What stands outside the `text_config` of a model for text and images, and not within.
+void read_outside(JsonFields& fields, const JsonFields& inner, ModelSpec& model) {
+  if (!inner.has("dtype") && !inner.has("torch_dtype")) {
+    model.stored_dtype = read_dtype(fields);
+  }
+  if (fields.has("eos_token_id")) {
+    model.eos = read_tokens(fields, "eos_token_id", model.vocab);
+  }
+  if (fields.find("tie_word_embeddings") != nullptr && !inner.has("tie_word_embeddings")) {
+    model.tied_embeddings = fields.boolean("tie_word_embeddings", true);
+  }
+  if (fields.find("quantization_config") != nullptr) {
+    fields.reject("quantization_config",
+                  fmt::format("only unquantized weights are built in; {}", kElsewhere));
+  }
+}
+
+}  // namespace
+
+std::string_view architecture_name(Architecture architecture) {
+  return family_of(architecture).name;
+}
+
+Result<ModelSpec> parse_model_config(std::string_view text, std::string_view file) {
+  const Result<Json> json = parse_json(text, file);
+  if (!json) {
+    return json.error();
+  }
+  const std::string where = fmt::format("{}: ", file);
+  JsonFields fields(*json, where);
+  if (!fields.ok() || !has_text_config(fields)) {
+    return read_model(fields, where);
+  }
+  const Json* decoder = fields.find("text_config");
+  if (decoder == nullptr) {
+    fields.reject("text_config", "it must be an object that describes the decoder");
+    return fields.status().error();
+  }
+  const std::string within = where + "text_config.";
+  JsonFields inner(*decoder, within);
+  Result<ModelSpec> model = read_model(inner, within);
+  if (model) {
+    read_outside(fields, inner, *model);
+  }
+  return fields.ok() ? std::move(model) : fields.status().error();
 }
 
 Result<GenerationDefaults> parse_generation_config(std::string_view text,

@@ -15,22 +15,24 @@ namespace heddle::spec {
 /// The name that `architectures` has for it: "Qwen3ForCausalLM".
 [[nodiscard]] std::string_view architecture_name(Architecture architecture);
 
-/// Reads a Hugging Face config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or
-/// Qwen3ForCausalLM. Absent keys mean what they mean to transformers 5 (and 4, where both agree):
+/// Reads a Hugging Face config.json of a family of config_family.h, or what `text_config` says in
+/// one of Gemma3ForConditionalGeneration. Absent keys mean what they mean to transformers 5 (and 4,
+/// where both agree):
 ///
 /// - rotary embedding: `rope_parameters`, or `rope_scaling` with `rope_type` or `type`, which wins
 ///   where both are there; kinds default, linear, llama3 and yarn;
 /// - sliding window: of all layers for Mistral (4096 where the key is absent, none where it is
 ///   null); for Qwen of the layers that `layer_types` names, else of those from
-///   `max_window_layers` on, and only with `use_sliding_window`. A window of max_position or more
-///   is no window;
+///   `max_window_layers` on, and only with `use_sliding_window`; for Gemma of all but every second
+///   (Gemma 3: sixth) layer, or as `layer_types` says. A window of max_position or more is no
+///   window;
 /// - context: `max_position_embeddings`, stretched by the factor of linear and yarn scaling where
 ///   it gives the length before stretching, as vLLM does;
 /// - `eos_token_id` may be one id or a list.
 ///
 /// Whatever else would change the mathematics (an unknown architecture, activation, rope kind,
-/// quantization, experts) is one error that names `file`, the field, its value and what would be
-/// right. Dimensions are bounded so that no product of them overflows 63 bits.
+/// quantization, experts of a family without) is one error that names `file`, the field, its value
+/// and what would be right. Dimensions are bounded so that no product of them overflows 63 bits.
 ///
 /// @param file  How messages call the text: its path, mostly.
 [[nodiscard]] Result<ModelSpec> parse_model_config(std::string_view text, std::string_view file);

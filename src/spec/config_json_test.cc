@@ -144,8 +144,8 @@ TEST(ConfigJson, ModelTypeDecidesWhereArchitecturesAreAbsent) {
   EXPECT_EQ(parse_model_config(R"({"model_type": "qwen3", )" + rest, "c")->architecture,
             Architecture::kQwen3);
   EXPECT_THAT(error_of_text("{" + rest), HasSubstr("architectures is missing; built in are Llama"));
-  EXPECT_THAT(error_of_text(R"({"model_type": "gemma2", )" + rest),
-              HasSubstr("model_type is \"gemma2\"; built in are LlamaForCausalLM, "));
+  EXPECT_THAT(error_of_text(R"({"model_type": "falcon", )" + rest),
+              HasSubstr("model_type is \"falcon\"; built in are LlamaForCausalLM, "));
   EXPECT_THAT(error_of(kLlama, R"(, "model_type": "mixtral")"),
               HasSubstr("model_type is \"mixtral\"; with architectures [\"LlamaForCausalLM\"] it "
                         "must be \"llama\""));

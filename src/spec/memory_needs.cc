@@ -33,12 +33,13 @@ Elements count_elements(const ModelSpec& m) {
   const std::int64_t layer_matrices = (qkv + q) * m.hidden +
                                       3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
                                       router_rows(m) * m.hidden;
-  std::int64_t layer_vectors = 2 * m.hidden;
+  std::int64_t layer_vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden;
   layer_vectors += m.qkv_bias ? qkv : 0;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
   layer_vectors += m.out_bias ? added_once : 0;
   layer_vectors += m.mlp_bias ? 2 * m.intermediate + added_once : 0;
   layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
+  layer_vectors += m.qk_norm_whole ? (m.heads + m.kv_heads) * m.head_dim : 0;
   const std::int64_t layers = own_layers(m).size();
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
@@ -70,9 +71,9 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
     add(Matrix::kGate, layer, m.intermediate, m.hidden);
     add(Matrix::kUp, layer, m.intermediate, m.hidden);
     add(Matrix::kDown, layer, m.hidden, m.intermediate);
-    add(Matrix::kGate, layer, m.experts.count * m.experts.intermediate, m.hidden);
-    add(Matrix::kUp, layer, m.experts.count * m.experts.intermediate, m.hidden);
-    add(Matrix::kDown, layer, m.experts.count * m.hidden, m.experts.intermediate);
+    add(Matrix::kExpertsGate, layer, m.experts.count * m.experts.intermediate, m.hidden);
+    add(Matrix::kExpertsUp, layer, m.experts.count * m.experts.intermediate, m.hidden);
+    add(Matrix::kExpertsDown, layer, m.experts.count * m.hidden, m.experts.intermediate);
     bytes +=
         static_cast<std::uint64_t>(router_rows(m) * m.hidden) * dtype_bytes(compute_dtype(image));
   }

@@ -17,8 +17,17 @@ enum class Architecture : std::uint8_t {
   kQwen3,
   kMixtral,
   kQwen2Moe,
-  kQwen3Moe
+  kQwen3Moe,
+  kGemma2,
+  kGemma3,
+  kGranite,
+  kOlmo2,
+  kSmolLm3,
+  kPhi3
 };
+
+/// What the gate of an MLP becomes before it is multiplied.
+enum class Activation : std::uint8_t { kSilu, kGeluTanh };
 
 enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
 
@@ -47,6 +56,32 @@ struct Experts {
   /// What a token's experts weigh adds up to 1; else they weigh what the softmax over all says.
   bool normalised = false;
   friend bool operator==(const Experts&, const Experts&) = default;
+};
+
+/// What a model multiplies numbers with on their way, and which of them it keeps within bounds: a
+/// soft cap c makes c tanh(x / c) of x.
+struct Scales {
+  double embedding = 1.0;  ///< What the embedding gives.
+  double attention = 0.0;  ///< Scores of attention; 0: 1 / sqrt(head_dim).
+  double residual = 1.0;   ///< What attention and MLP add to the hidden states.
+  double logits = 1.0;
+  double attention_cap = 0.0;  ///< Of scaled scores; 0: none, as the next.
+  double logit_cap = 0.0;
+  friend bool operator==(const Scales&, const Scales&) = default;
+};
+
+/// By which rotary embedding a layer turns queries and keys.
+enum class LayerRope : std::uint8_t {
+  kModels,  ///< By rope_theta and its scaling.
+  kLocal,   ///< By local_theta, unscaled.
+  kNone     ///< Not at all.
+};
+
+/// Where a layer has its norms.
+enum class Norms : std::uint8_t {
+  kBefore,  ///< Of what goes into attention and MLP.
+  kAround,  ///< Of that, and of what they give, before it is added (Gemma).
+  kAfter    ///< Of what they give alone (OLMo 2).
 };
 
 /// Which part of a model this is: rank `rank` of `ranks` that share its work (spec/shard.h).
@@ -83,7 +118,8 @@ struct ModelSpec {
   bool qkv_bias = false;
   bool out_bias = false;  ///< Bias of the attention output projection.
   bool mlp_bias = false;
-  bool qk_norm = false;          ///< RMSNorm over head_dim of each query and key head (Qwen3).
+  bool qk_norm = false;          ///< RMSNorm over head_dim of each query and key head (Qwen3),
+  bool qk_norm_whole = false;    ///< or over all heads of queries, and of keys, at once (OLMo 2).
   bool tied_embeddings = false;  ///< The output head is the embedding matrix.
   /// Per layer: how many of the newest positions, itself included, a token attends to; 0 = all.
   std::vector<std::int64_t> window{};
@@ -97,6 +133,13 @@ struct ModelSpec {
   /// Of a GGUF file with blocks: which each matrix is stored in, kBf16 for plain numbers, in the
   /// order of format_index() (block_panels.h). Empty where all are plain.
   std::vector<DType> formats{};
+  Activation activation = Activation::kSilu;
+  Norms norms = Norms::kBefore;
+  /// A checkpoint has the weights of norms less 1 (Gemma). Images have them whole.
+  bool norm_less_one = false;
+  Scales scales{};
+  std::vector<LayerRope> layer_rope{};  ///< Per layer; empty: kModels for all.
+  double local_theta = 10000.0;         ///< Of layers that are kLocal.
   /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole
   /// model's.
   Shard shard{};

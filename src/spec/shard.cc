@@ -8,7 +8,7 @@ namespace heddle::spec {
 namespace {
 
 bool is_divided(const ModelSpec& model, std::int64_t ranks) {
-  return model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
+  return !model.qk_norm_whole && model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
          model.intermediate % ranks == 0 && model.experts.intermediate % ranks == 0 &&
          ranks <= model.vocab;
 }
@@ -39,8 +39,13 @@ std::string widths(const ModelSpec& model) {
 
 Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
   HEDDLE_CHECK(model.shard.ranks == 1);
-  if (ranks >= 1 && is_divided(model, ranks)) {
+  if (ranks == 1 || (ranks > 1 && is_divided(model, ranks))) {
     return {};
+  }
+  if (model.qk_norm_whole) {
+    return Error{Code::kInvalidArgument,
+                 "divide a model into " + std::to_string(ranks) +
+                     " shards: its queries and keys have norms over all heads at once"};
   }
   return Error{Code::kInvalidArgument,
                "divide a model into " + std::to_string(ranks) + " shards: its " +

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "gguf/gguf_model.h"
+#include "gguf/tensor_names.h"
 #include "store/convert.h"
 #include "store/image_layout.h"
 
@@ -43,8 +44,10 @@ std::string place_of(const TensorSet& tensors) {
 }
 
 /// The name that a tensor of the image would have there.
-std::string name_of(const TensorSet& tensors, const ImageSource& source) {
-  return is_gguf(tensors) ? gguf::tensor_name(source.name) : source.name;
+std::string name_of(const TensorSet& tensors,
+                    const spec::ModelSpec& model,
+                    const ImageSource& source) {
+  return is_gguf(tensors) ? gguf::tensor_name(source.name, model.architecture) : source.name;
 }
 
 Result<void> check_source(const TensorSet& tensors,
@@ -59,7 +62,7 @@ Result<void> check_source(const TensorSet& tensors,
     return Error{Code::kCorrupt,
                  fmt::format("tensor \"{}\" {} is missing from {}, but {} ({} layers, "
                              "tie_word_embeddings {}) needs it",
-                             name_of(tensors, source),
+                             name_of(tensors, model, source),
                              wanted,
                              tensors.files().empty() ? "the checkpoint" : place_of(tensors),
                              tensors.described_by(),

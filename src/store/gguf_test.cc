@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/test_places.h"
+#include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
@@ -68,6 +69,13 @@ TEST_P(GgufGoldenTest, IsTheSameModelAsItsDirectory) {
   EXPECT_EQ(b.qkv_bias, a.qkv_bias);
   EXPECT_EQ(b.mlp_bias, a.mlp_bias);
   EXPECT_EQ(b.rope.kind, a.rope.kind);
+  EXPECT_EQ(b.experts, a.experts);
+  EXPECT_EQ(b.intermediate, a.intermediate);
+  EXPECT_EQ(b.window, a.window);
+  EXPECT_EQ(b.scales, a.scales);
+  EXPECT_EQ(b.layer_rope, a.layer_rope);
+  EXPECT_EQ(b.activation, a.activation);
+  EXPECT_EQ(b.norms, a.norms);
   EXPECT_EQ(b.rms_eps, a.rms_eps);
   EXPECT_EQ(b.rope_theta, a.rope_theta);
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
@@ -99,11 +107,20 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "llama-bias-eps",
                                          "llama-rope-llama3-old",
                                          "qwen2-tied",
-                                         "qwen3-tied"));
+                                         "qwen3-tied",
+                                         "mixtral-experts",
+                                         "qwen2-moe-shared",
+                                         "qwen3-moe",
+                                         "gemma2",
+                                         "gemma3-old"));
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          GgufShardTest,
-                         testing::Values("llama-mha-f32", "llama-bias-eps", "qwen2-tied"));
+                         testing::Values("llama-mha-f32",
+                                         "llama-bias-eps",
+                                         "qwen2-tied",
+                                         "mixtral-experts",
+                                         "qwen2-moe-shared"));
 
 /// A model of blocks: every matrix of random Q4_0 or Q6_K, with scales that are numbers.
 class GgufBlocksTest : public testing::Test {
@@ -143,7 +160,7 @@ class GgufBlocksTest : public testing::Test {
     gguf::TestGguf file = gguf_metadata(model_);
     for (const ImageTensor& image : plan_image(model_, spec::DType::kBf16).tensors) {
       for (const ImageSource& source : image.sources) {
-        gguf::TestGguf::Info info{.name = gguf::tensor_name(source.name)};
+        gguf::TestGguf::Info info{.name = gguf::tensor_name(source.name, model_.architecture)};
         const auto rows = static_cast<std::uint64_t>(source.rows);
         const auto columns = static_cast<std::uint64_t>(image.columns);
         if (columns == 1) {

@@ -37,12 +37,17 @@ class Planner {
       if (own.contains({.begin = layer, .end = layer + 1})) {
         layer_ = layer;
         plan_attention();
-        vector(Role::kPostNorm, {whole(name("post_attention_layernorm.weight"), model_.hidden)});
+        if (model_.norms != spec::Norms::kAfter) {
+          norm(Role::kPostNorm, mlp_norm_name(), model_.hidden);
+        }
         if (model_.experts.count > 0) {
           plan_experts();
         }
         if (model_.intermediate > 0) {
           plan_mlp(model_.experts.count > 0 ? "mlp.shared_expert" : "mlp");
+        }
+        if (model_.norms != spec::Norms::kBefore) {
+          norm(Role::kMlpNorm, name("post_feedforward_layernorm.weight"), model_.hidden);
         }
       }
       end_stage();
@@ -58,7 +63,7 @@ class Planner {
 
  private:
   void plan_end() {
-    vector(Role::kFinalNorm, {whole("model.norm.weight", model_.hidden)});
+    norm(Role::kFinalNorm, "model.norm.weight", model_.hidden);
     if (!model_.tied_embeddings) {
       matrix(Role::kHead,
              Role::kHeadScale,
@@ -115,22 +120,19 @@ class Planner {
   void plan_attention() {
     const std::int64_t q = model_.heads * model_.head_dim;
     const std::int64_t kv = model_.kv_heads * model_.head_dim;
-    vector(Role::kInputNorm, {whole(name("input_layernorm.weight"), model_.hidden)});
-    matrix(Role::kQkv,
-           Role::kQkvScale,
-           all_columns(model_.hidden),
-           {divided(name("self_attn.q_proj.weight"), q, Matrix::kQ),
-            divided(name("self_attn.k_proj.weight"), kv, Matrix::kK),
-            divided(name("self_attn.v_proj.weight"), kv, Matrix::kV)});
+    if (model_.norms != spec::Norms::kAfter) {
+      norm(Role::kInputNorm, name("input_layernorm.weight"), model_.hidden);
+    }
+    matrix(Role::kQkv, Role::kQkvScale, all_columns(model_.hidden), qkv_parts(q, kv));
     if (model_.qkv_bias) {
       vector(Role::kQkvBias,
              {divided(name("self_attn.q_proj.bias"), q),
               divided(name("self_attn.k_proj.bias"), kv),
               divided(name("self_attn.v_proj.bias"), kv)});
     }
-    if (model_.qk_norm) {
-      vector(Role::kQNorm, {whole(name("self_attn.q_norm.weight"), model_.head_dim)});
-      vector(Role::kKNorm, {whole(name("self_attn.k_norm.weight"), model_.head_dim)});
+    if (model_.qk_norm || model_.qk_norm_whole) {
+      norm(Role::kQNorm, name("self_attn.q_norm.weight"), model_.qk_norm ? model_.head_dim : q);
+      norm(Role::kKNorm, name("self_attn.k_norm.weight"), model_.qk_norm ? model_.head_dim : kv);
     }
     matrix(Role::kOut,
            Role::kOutScale,
@@ -139,6 +141,59 @@ class Planner {
     if (model_.out_bias && spec::adds_once(model_.shard)) {
       vector(Role::kOutBias, {whole(name("self_attn.o_proj.bias"), model_.hidden)});
     }
+    if (model_.norms != spec::Norms::kBefore) {
+      norm(Role::kAttentionNorm, name("post_attention_layernorm.weight"), model_.hidden);
+    }
+  }
+
+  /// Rows of a checkpoint's tensor that several of ours are in, one behind the other.
+  [[nodiscard]] Part within(std::string name,
+                            std::int64_t rows,
+                            std::int64_t before,
+                            std::int64_t stored,
+                            Matrix matrix) const {
+    const auto& [rank, ranks] = model_.shard;
+    return {.name = std::move(name),
+            .rows = rows,
+            .first = ranks * before + rank * rows,
+            .stored = ranks * stored,
+            .matrix = matrix};
+  }
+
+  [[nodiscard]] bool is_fused() const { return model_.architecture == spec::Architecture::kPhi3; }
+
+  [[nodiscard]] std::vector<Part> qkv_parts(std::int64_t q, std::int64_t kv) const {
+    if (is_fused()) {
+      const std::string fused = name("self_attn.qkv_proj.weight");
+      const std::int64_t all = q + 2 * kv;
+      return {within(fused, q, 0, all, Matrix::kQ),
+              within(fused, kv, q, all, Matrix::kK),
+              within(fused, kv, q + kv, all, Matrix::kV)};
+    }
+    return {divided(name("self_attn.q_proj.weight"), q, Matrix::kQ),
+            divided(name("self_attn.k_proj.weight"), kv, Matrix::kK),
+            divided(name("self_attn.v_proj.weight"), kv, Matrix::kV)};
+  }
+
+  /// Gates and ups of the MLP that is called so.
+  [[nodiscard]] std::vector<Part> gate_up_parts(std::string_view mlp) const {
+    const std::int64_t width = model_.intermediate;
+    const auto part_name = [&](std::string_view part) {
+      return name(fmt::format("{}.{}", mlp, part));
+    };
+    if (is_fused()) {
+      const std::string fused = part_name("gate_up_proj.weight");
+      return {within(fused, width, 0, 2 * width, Matrix::kGate),
+              within(fused, width, width, 2 * width, Matrix::kUp)};
+    }
+    return {divided(part_name("gate_proj.weight"), width, Matrix::kGate),
+            divided(part_name("up_proj.weight"), width, Matrix::kUp)};
+  }
+
+  /// Checkpoints name the norm before the MLP by what it is behind, unless there is one more.
+  [[nodiscard]] std::string mlp_norm_name() const {
+    return name(model_.norms == spec::Norms::kAround ? "pre_feedforward_layernorm.weight"
+                                                     : "post_attention_layernorm.weight");
   }
 
   /// What published checkpoints call the parts of a layer's experts.
@@ -164,6 +219,11 @@ class Planner {
             .down = "down_proj"};
   }
 
+  /// What gates or ups of experts are in the image.
+  [[nodiscard]] spec::DType expert_dtype(Matrix matrix) const {
+    return spec::matrix_dtype(model_, layout_.dtype, matrix, layer_, model_.hidden);
+  }
+
   void plan_experts() {
     const auto& [count, active, width, normalised] = model_.experts;
     const ExpertNames names = expert_names();
@@ -179,12 +239,15 @@ class Planner {
           {whole(name("mlp.shared_expert_gate.weight"), 1)});
     }
     std::vector<Part> in;
+    std::vector<Part> ups;
     std::vector<Part> out;
+    const bool alike = expert_dtype(Matrix::kExpertsGate) == expert_dtype(Matrix::kExpertsUp);
     for (std::int64_t expert = 0; expert < count; ++expert) {
-      in.push_back(divided(part_name(expert, names.gate), width, Matrix::kGate));
-      in.push_back(divided(part_name(expert, names.up), width, Matrix::kUp));
-      out.push_back(whole(part_name(expert, names.down), model_.hidden, Matrix::kDown));
+      in.push_back(divided(part_name(expert, names.gate), width, Matrix::kExpertsGate));
+      (alike ? in : ups).push_back(divided(part_name(expert, names.up), width, Matrix::kExpertsUp));
+      out.push_back(whole(part_name(expert, names.down), model_.hidden, Matrix::kExpertsDown));
     }
+    in.insert(in.end(), ups.begin(), ups.end());
     matrix(
         Role::kExpertsGateUp, Role::kExpertsGateUpScale, all_columns(model_.hidden), std::move(in));
     matrix(Role::kExpertsDown, Role::kExpertsDownScale, divided_columns(width), std::move(out));
@@ -196,11 +259,7 @@ class Planner {
     const auto part_name = [&](std::string_view part) {
       return name(fmt::format("{}.{}", mlp, part));
     };
-    matrix(Role::kGateUp,
-           Role::kGateUpScale,
-           all_columns(model_.hidden),
-           {divided(part_name("gate_proj.weight"), width, Matrix::kGate),
-            divided(part_name("up_proj.weight"), width, Matrix::kUp)});
+    matrix(Role::kGateUp, Role::kGateUpScale, all_columns(model_.hidden), gate_up_parts(mlp));
     if (model_.mlp_bias) {
       vector(
           Role::kGateUpBias,
@@ -234,6 +293,10 @@ class Planner {
       const std::int64_t rows = layout_.tensors.back().rows;
       place({.role = *scale, .layer = layer_, .rows = rows, .dtype = spec::DType::kF32});
     }
+  }
+  void norm(Role role, std::string name, std::int64_t size) {
+    vector(role, {whole(std::move(name), size)});
+    layout_.tensors.back().less_one = model_.norm_less_one;
   }
   void vector(Role role, std::vector<Part> parts) {
     add(role, spec::DType::kF32, {}, std::move(parts));

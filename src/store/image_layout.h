@@ -20,11 +20,11 @@ enum class Role : std::uint8_t {
   /// alike. So is kGateUp.
   kQkv,
   kQkvBias,     ///< [(heads + 2 kv_heads) head_dim]
-  kQNorm,       ///< [head_dim]
-  kKNorm,       ///< [head_dim]
+  kQNorm,       ///< [head_dim], or of all heads where ModelSpec::qk_norm_whole.
+  kKNorm,       ///< Likewise.
   kOut,         ///< [hidden, heads head_dim]
   kOutBias,     ///< [hidden]; like kDownBias, of shards the first alone has it.
-  kPostNorm,    ///< [hidden]: before the MLP.
+  kPostNorm,    ///< [hidden]: before the MLP; kInputNorm is that before attention.
   kGateUp,      ///< [2 intermediate, hidden]: gate rows, then up rows.
   kGateUpBias,  ///< [2 intermediate]
   kDown,        ///< [hidden, intermediate]
@@ -33,10 +33,12 @@ enum class Role : std::uint8_t {
   kHead,        ///< [vocab, hidden]; absent where embeddings are tied.
   // Of layers with experts; kGateUp and kDown are of the MLP that all tokens share, if there is
   // one.
-  kRouter,         ///< [experts, hidden], of compute_dtype().
-  kSharedGate,     ///< [1, hidden], likewise: how much of the shared MLP a token takes.
-  kExpertsGateUp,  ///< [experts 2 intermediate, hidden]: of each expert gate rows, then up rows.
-  kExpertsDown,    ///< [experts hidden, intermediate]
+  kRouter,      ///< [experts, hidden], of compute_dtype().
+  kSharedGate,  ///< [1, hidden], likewise: how much of the shared MLP a token takes.
+  /// [experts 2 intermediate, hidden]: of each expert gate rows, then up rows. Where those are
+  /// stored as different types of blocks, two tensors: the gate rows of all, the up rows of all.
+  kExpertsGateUp,
+  kExpertsDown,  ///< [experts hidden, intermediate]
   // What the rows of an int8 matrix are multiplied with, each behind its matrix; in no other image.
   kQkvScale,
   kOutScale,
@@ -45,6 +47,8 @@ enum class Role : std::uint8_t {
   kHeadScale,
   kExpertsGateUpScale,
   kExpertsDownScale,
+  kAttentionNorm,  ///< [hidden]: of what attention gives, where ModelSpec::norms says so.
+  kMlpNorm,        ///< [hidden]: of what the MLP gives, likewise.
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the
@@ -69,6 +73,8 @@ struct ImageTensor {
   spec::DType dtype = spec::DType::kBf16;
   std::uint64_t offset = 0;  ///< Bytes from the start of the image; a multiple of 64.
   std::uint64_t bytes = 0;
+  /// A checkpoint may have it less 1 (ModelSpec::norm_less_one).
+  bool less_one = false;
   /// In row order, covering all rows; none for scales, which come of the tensor before.
   std::vector<ImageSource> sources{};
 };

@@ -117,8 +117,9 @@ class Loader {
   Result<void> fill(const ImageTensor& tensor) {
     fill_zero(tensor.offset);
     for (const ImageSource& source : tensor.sources) {
-      const Result<void> status =
-          is_one_piece(tensor, source) ? load_piece(tensor, source) : load_rows(tensor, source);
+      const Result<void> status = lacks_one(tensor, source)      ? load_norm(tensor, source)
+                                  : is_one_piece(tensor, source) ? load_piece(tensor, source)
+                                                                 : load_rows(tensor, source);
       if (!status) {
         return status;
       }
@@ -143,6 +144,37 @@ class Loader {
         stored_bytes(entry->tensor.type,
                      static_cast<std::uint64_t>(source.stored_rows * source.stored_columns)));
     return *entry;
+  }
+
+  /// Whether 1 is to be added to what the file has.
+  [[nodiscard]] bool lacks_one(const ImageTensor& tensor, const ImageSource& source) const {
+    return tensor.less_one && !entry_of(source).whole;
+  }
+
+  /// A vector of which a checkpoint has each number less 1.
+  Result<void> load_norm(const ImageTensor& tensor, const ImageSource& source) {
+    const TensorSet::Entry& entry = entry_of(source);
+    const File& file = tensors_.file_of(entry);
+    HEDDLE_CHECK(tensor.columns == 1 && source.rows == source.stored_rows);
+    if (Result<void> there = await(entry, entry.tensor.offset, entry.tensor.bytes); !there) {
+      return there;
+    }
+    bounce_.resize(entry.tensor.bytes);
+    if (Result<void> status = file.read(entry.tensor.offset, bounce_); !status) {
+      return status;
+    }
+    floats_.resize(static_cast<std::size_t>(source.rows));
+    convert(entry.tensor.type,
+            bounce_.data(),
+            spec::DType::kF32,
+            reinterpret_cast<std::byte*>(floats_.data()),
+            floats_.size());
+    for (float& value : floats_) {
+      value += 1.0F;
+    }
+    write(tensor.offset + static_cast<std::uint64_t>(source.row) * sizeof(float),
+          std::as_bytes(std::span(floats_)));
+    return {};
   }
 
   /// Whether the elements of a source lie in the file as in the image, and one by one.

@@ -133,6 +133,12 @@ std::vector<std::byte> naive_image(const TensorSet& tensors,
                 tensor.dtype,
                 image.data() + at,
                 1);
+        if (tensor.less_one) {
+          float value = 0;
+          std::memcpy(&value, image.data() + at, sizeof(value));
+          value += 1.0F;
+          std::memcpy(image.data() + at, &value, sizeof(value));
+        }
         at += spec::dtype_bytes(tensor.dtype);
       }
     }

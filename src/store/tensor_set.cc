@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "gguf/gguf_model.h"
+#include "gguf/tensor_names.h"
 
 namespace heddle::store {
 namespace {
@@ -35,6 +35,17 @@ std::string hint(const std::filesystem::path& directory) {
   return "";
 }
 
+/// The name of a decoder's tensor, as in a model that is nothing else: without the
+/// "language_model." that models for text and images put before it.
+std::string decoder_name(std::string_view name) {
+  constexpr std::string_view kOuter = "language_model.";
+  constexpr std::string_view kInner = "model.language_model.";
+  if (name.starts_with(kInner)) {
+    return "model." + std::string(name.substr(kInner.size()));
+  }
+  return std::string(name.starts_with(kOuter) ? name.substr(kOuter.size()) : name);
+}
+
 }  // namespace
 
 Result<TensorSet> TensorSet::open(const std::filesystem::path& directory) {
@@ -58,7 +69,7 @@ Result<TensorSet> TensorSet::open_file(const std::filesystem::path& path) {
   TensorSet set;
   set.files_.push_back(std::move(opened->file));
   for (StoredTensor& tensor : opened->tensors) {
-    std::string name = tensor.name;
+    std::string name = decoder_name(tensor.name);
     set.entries_.emplace(std::move(name), Entry{.tensor = std::move(tensor), .file = 0});
   }
   return set;
@@ -88,7 +99,7 @@ Result<TensorSet> TensorSet::open_shards(const std::filesystem::path& index) {
       // A tensor that the index gives to another shard, or to none, is not this model's.
       const auto listed = shard_of->find(tensor.name);
       if (listed != shard_of->end() && listed->second == shard) {
-        std::string name = tensor.name;
+        std::string name = decoder_name(tensor.name);
         set.entries_.emplace(std::move(name),
                              Entry{.tensor = std::move(tensor), .file = set.files_.size()});
       }
@@ -96,7 +107,7 @@ Result<TensorSet> TensorSet::open_shards(const std::filesystem::path& index) {
     set.files_.push_back(std::move(opened->file));
   }
   for (const auto& [name, shard] : *shard_of) {
-    if (!set.entries_.contains(name)) {
+    if (!set.entries_.contains(decoder_name(name))) {
       return Error{Code::kCorrupt,
                    fmt::format("{}: weight_map says that tensor \"{}\" is in {}, which does not "
                                "have it",
@@ -111,15 +122,16 @@ Result<TensorSet> TensorSet::open_shards(const std::filesystem::path& index) {
 TensorSet TensorSet::of(gguf::GgufFile file) {
   TensorSet set;
   set.described_by_ = "its metadata";
-  for (const gguf::Tensor& tensor : file.tensors) {
-    set.entries_.emplace(gguf::directory_name(tensor.name),
-                         Entry{.tensor = {.name = tensor.name,
-                                          .type = stored_type_of(tensor.type),
-                                          .shape = tensor.shape,
-                                          .offset = tensor.offset,
-                                          .bytes = tensor.bytes},
-                               .file = tensor.file,
-                               .interleaved = gguf::interleaved_rows(file, tensor.name)});
+  for (gguf::DirectoryTensor& tensor : gguf::directory_tensors(file)) {
+    set.entries_.emplace(std::move(tensor.name),
+                         Entry{.tensor = {.name = std::move(tensor.stored.name),
+                                          .type = stored_type_of(tensor.stored.type),
+                                          .shape = std::move(tensor.stored.shape),
+                                          .offset = tensor.stored.offset,
+                                          .bytes = tensor.stored.bytes},
+                               .file = tensor.stored.file,
+                               .interleaved = tensor.interleaved,
+                               .whole = true});
   }
   set.files_ = std::move(file.files);
   return set;

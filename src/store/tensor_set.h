@@ -15,7 +15,8 @@
 
 namespace heddle::store {
 
-/// All tensors of a model directory, whether they are in model.safetensors or in the shards of
+/// All tensors of a model directory, or of the decoder alone in one for text and images whose names
+/// say so ("language_model."), whether they are in model.safetensors or in the shards of
 /// model.safetensors.index.json (the former wins where both are there, as in transformers), or of a
 /// GGUF file, under the names that they would have in a directory. Only headers are read. Reading
 /// through it is thread safe.
@@ -27,6 +28,8 @@ class TensorSet {
     /// Rows of a head, of a tensor whose heads have theirs interleaved: row 2 i of the file is row
     /// i, row 2 i + 1 is row i + interleaved / 2. 0: rows are in order.
     std::int64_t interleaved = 0;
+    /// Of norms: they are whole, also of models whose directories have them less 1.
+    bool whole = false;
   };
 
   /// kNotFound, saying what was looked for and what else is there, if the directory holds no

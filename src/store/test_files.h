@@ -85,11 +85,11 @@ TestTensors random_model(const spec::ModelSpec& model, Rng& rng, TypeOf&& type_o
   for (const ImageTensor& image : plan_image(model, spec::DType::kBf16).tensors) {
     for (const ImageSource& source : image.sources) {
       const StoredType type = type_of(tensors.size());
-      TestTensor tensor{.type = type, .shape = {source.rows}};
+      TestTensor tensor{.type = type, .shape = {source.stored_rows}};
       if (image.dtype == spec::DType::kBf16) {  // A matrix.
         tensor.shape.push_back(image.columns);
       }
-      tensor.data = random_elements(rng, type, source.rows * image.columns);
+      tensor.data = random_elements(rng, type, source.stored_rows * image.columns);
       tensors.emplace(source.name, std::move(tensor));
     }
   }

@@ -44,6 +44,7 @@ struct Geometry {
   std::int64_t rows = 0;    ///< Guest sequences of a step, at most.
   std::int64_t blocks = 0;  ///< Of one of them in one group, at most.
   float scale = 1.0F;
+  float soft_cap = 0.0F;
   std::array<LayerPlace, kLayersMax> places{};
 };
 

@@ -101,6 +101,7 @@ ops::AttentionArgs attention_of(JobArea& area,
                  .dtype = g.bf16 != 0 ? spec::DType::kBf16 : spec::DType::kF32,
                  .table = ops::matrix_of(blocks, rows, g.blocks)},
           .scale = g.scale,
+          .soft_cap = g.soft_cap,
           .parts = {.end = border, .left = heads(area.states().data(), g.head_dim + 2)}};
 }
 

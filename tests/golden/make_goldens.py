@@ -98,6 +98,76 @@ def qwen2_moe(**changes):
     return base("qwen2_moe", "Qwen2MoeForCausalLM", **{**experts, **shared, **changes})
 
 
+def gemma(model_type: str, architecture: str, **changes):
+    common = {
+        "head_dim": 16,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rms_norm_eps": 1e-6,
+        "sliding_window": 12,
+        "tie_word_embeddings": ...,
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+    }
+    return base(model_type, architecture, **{**common, **changes})
+
+
+def gemma2(**changes):
+    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 8.0}
+    return gemma(
+        "gemma2",
+        "Gemma2ForCausalLM",
+        **{"query_pre_attn_scalar": 24, "num_hidden_layers": 3, **caps, **changes},
+    )
+
+
+def gemma3(**changes):
+    return gemma(
+        "gemma3_text",
+        "Gemma3ForCausalLM",
+        **{"query_pre_attn_scalar": 16, "num_hidden_layers": 6, **changes},
+    )
+
+
+def gemma3_images(**changes):
+    """Text and images: the config of the decoder stands within."""
+    text = gemma3(num_hidden_layers=3, sliding_window_pattern=3, rope_theta=500.0, vocab_size=69)
+    for outside in ("architectures", "torch_dtype", "bos_token_id", "eos_token_id"):
+        del text[outside]
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 14, "model_type": "siglip_vision_model"}
+    config = {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "model_type": "gemma3",
+        "torch_dtype": "bfloat16",
+        "text_config": text,
+        "vision_config": vision,
+        "mm_tokens_per_image": 4,
+        "boi_token_index": 66,
+        "eoi_token_index": 67,
+        "image_token_index": 68,
+        "eos_token_id": [1, 60],
+    }
+    return {**config, **changes}
+
+
+def granite(**changes):
+    multipliers = {"embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+    return base("granite", "GraniteForCausalLM", **{**multipliers, **changes})
+
+
+def olmo2(**changes):
+    return base("olmo2", "Olmo2ForCausalLM", **changes)
+
+
+def smollm3(**changes):
+    return base("smollm3", "SmolLM3ForCausalLM", **{"pad_token_id": 0, **changes})
+
+
+def phi3(**changes):
+    return base("phi3", "Phi3ForCausalLM", **{"pad_token_id": 0, **changes})
+
+
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3["original_max_position_embeddings"] = 32
 # New configs keep everything about RoPE in one object; `...` drops the old top-level key.
@@ -280,6 +350,63 @@ CASES = {
         {"norm_topk_prob": True},
     ),
     "qwen2-moe-shared": (qwen2_moe(), {"n": 24}, {"num_experts_per_tok": 3}),
+    "gemma2": (gemma2(query_pre_attn_scalar=16), {"n": 48}, {"attn_logit_softcapping": None}),
+    "gemma2-f32": (
+        gemma2(torch_dtype="float32", attention_bias=True),
+        {"n": 48},
+        {"final_logit_softcapping": None},
+    ),
+    "gemma2-head-dim-32": (
+        gemma2(head_dim=32, sliding_window=41, max_position_embeddings=256, num_key_value_heads=1),
+        {"n": 150},
+        {"query_pre_attn_scalar": 96},
+    ),
+    # Of six layers the last attends to all positions, and rotates otherwise.
+    "gemma3-old": (
+        gemma3(rope_theta=500.0, rope_scaling={"factor": 8.0, "rope_type": "linear"}),
+        {"n": 48},
+        {"rope_scaling": None},
+    ),
+    "gemma3-new-f32": (
+        gemma3(
+            rope_theta=...,
+            torch_dtype=...,
+            dtype="float32",
+            num_hidden_layers=3,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+            final_logit_softcapping=9.0,
+            tie_word_embeddings=False,
+        ),
+        {"n": 48},
+        {"layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+    ),
+    "gemma3-images": (
+        gemma3_images(),
+        {"n": 48, "vocab": 66},
+        {"text_config": {**gemma3_images()["text_config"], "sliding_window": 48}},
+    ),
+    "granite": (granite(), {"n": 48}, {"residual_multiplier": 1.0}),
+    "granite-f32": (
+        granite(torch_dtype="float32", tie_word_embeddings=True, mlp_bias=True),
+        {"n": 48},
+        {"attention_multiplier": 1.0},
+    ),
+    "olmo2-mha": (olmo2(num_key_value_heads=4), {"n": 48}, {"rms_norm_eps": 1e-1}),
+    "olmo2-gqa-f32": (
+        olmo2(torch_dtype="float32", attention_bias=True),
+        {"n": 48},
+        {"attention_bias": False},
+    ),
+    "smollm3": (
+        smollm3(num_hidden_layers=3, no_rope_layers=[1, 0, 1], tie_word_embeddings=True),
+        {"n": 48},
+        {"no_rope_layers": [1, 1, 1]},
+    ),
+    "phi3": (phi3(sliding_window=16), {"n": 48}, {"sliding_window": None}),
 }
 
 
@@ -288,7 +415,8 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=generator)
         if "norm" in name:
-            weight.data = 1 + 0.3 * noise
+            # Gemma's are less 1.
+            weight.data = (0 if "gemma" in model.config.model_type else 1) + 0.3 * noise
         elif name.endswith("bias"):
             weight.data = 0.3 * noise
         elif "embed_tokens" in name:
@@ -359,7 +487,8 @@ def make(name: str) -> str:
         model.to(stored).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))
         (folder / "generation_config.json").unlink(missing_ok=True)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        ids = torch.randint(config["vocab_size"], (how["n"],), generator=generator)
+        vocab = how.get("vocab") or config["vocab_size"]
+        ids = torch.randint(vocab, (how["n"],), generator=generator)
         model = load(folder, torch.float32)
         expected = logits(model, ids)
         continuation, margin = greedy(model, ids[:PROMPT_TOKENS])

@@ -85,6 +85,29 @@ def metaspace_bpe(prepend):
     return tokenizer
 
 
+def gemma():
+    """BPE in which words end with their lower one eighth blocks, unknown characters as bytes: Gemma."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_previous")
+    trainer = trainers.BpeTrainer(vocab_size=760, special_tokens=["<unk>", "<s>", "</s>", *BYTES],
+                                  limit_alphabet=120, show_progress=False)
+    tokenizer.train_from_iterator(corpus.training_lines(), trainer)
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] not in BYTES]
+    # As published: it never cuts, as there are no spaces any more.
+    state["pre_tokenizer"]["pattern"] = {"String": " "}
+    state["model"]["ignore_merges"] = False
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    add_special(tokenizer)
+    # Runs of blank space are tokens that are added, and not special.
+    tokenizer.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("▁▁▁", normalized=False)])
+    begin = ("<s>", tokenizer.token_to_id("<s>"))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[begin])
+    return tokenizer
+
+
 def unigram(byte_fallback):
     """Unigram with Metaspace, with bytes (Gemma's decoder) and without (T5's)."""
     tokenizer = Tokenizer(models.Unigram())
@@ -120,6 +143,7 @@ TOKENIZERS = {
     "llama2": lambda: metaspace_bpe("normalizer"),
     "mistral": lambda: metaspace_bpe("first"),
     "no_prefix": lambda: metaspace_bpe("never"),
+    "gemma": gemma,
     "unigram": lambda: unigram(byte_fallback=False),
     "unigram_bytes": lambda: unigram(byte_fallback=True),
     "no_decoder": without_decoder,

@@ -63,6 +63,7 @@ class Work {
                          .window = args_.window,
                          .head_dim = kv.head_dim,
                          .scale = args_.scale,
+                         .soft_cap = args_.soft_cap,
                          .keys = kv.base + kv.key_offset + head_bytes,
                          .values = kv.base + kv.value_offset + head_bytes,
                          .block_bytes = kv.block_bytes,

@@ -9,6 +9,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 #include "ops/linear.h"
+#include "ops/silu_mul.h"
 #include "spec/block_panels.h"
 
 namespace heddle::ops::cpu {
@@ -116,12 +117,19 @@ void add_expert(const ExpertsArgs& args,
                 args.x.data + taken[static_cast<std::size_t>(i)].token * args.x.stride[0] * element,
                 static_cast<std::size_t>(hidden * element));
   }
+  const std::int64_t first = args.up.present() ? width : 2 * width;
   linear_here({.x = rows,
-               .weight = part_of(args.gate_up, expert, 2 * width),
-               .scale = scale_of(args.gate_up_scale, expert, 2 * width),
-               .out = in},
+               .weight = part_of(args.gate_up, expert, first),
+               .scale = scale_of(args.gate_up_scale, expert, first),
+               .out = columns_of(in, 0, first)},
               stream,
               pool);
+  if (args.up.present()) {
+    linear_here(
+        {.x = rows, .weight = part_of(args.up, expert, width), .out = columns_of(in, width, width)},
+        stream,
+        pool);
+  }
   silu_mul_here({.gate_up = in, .out = gated}, pool);
   linear_here({.x = gated,
                .weight = part_of(args.down, expert, hidden),

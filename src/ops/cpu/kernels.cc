@@ -3,17 +3,20 @@
 namespace heddle::ops::cpu {
 
 const KernelTable& cpu_kernels() {
-  static constexpr KernelTable kTable{.all_gather = all_gather,
+  static constexpr KernelTable kTable{.add_norm = add_norm,
+                                      .all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,
                                       .await_guest_attention = await_guest_attention,
                                       .choose_experts = choose_experts,
                                       .experts = experts,
                                       .gather_rows = gather_rows,
+                                      .gelu_mul = gelu_mul,
                                       .linear = linear,
                                       .log_probs = log_probs,
                                       .post_guest_attention = post_guest_attention,
                                       .penalties = penalties,
+                                      .rescale = rescale,
                                       .rms_norm = rms_norm,
                                       .rope_append = rope_append,
                                       .sample = sample,

@@ -8,6 +8,7 @@ namespace heddle::ops::cpu {
 /// Kernels for CpuStreams.
 [[nodiscard]] const KernelTable& cpu_kernels();
 
+void add_norm(device::Stream& stream, const AddNormArgs& args);
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);
 void attention(device::Stream& stream, const AttentionArgs& args);
@@ -19,12 +20,14 @@ void experts(device::Stream& stream, const ExpertsArgs& args);
 void share_rows(device::Stream& stream, const ShareRowsArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
+void gelu_mul(device::Stream& stream, const GeluMulArgs& args);
 void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
 /// The same within a stream's work.
 void linear_here(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool);
 void log_probs(device::Stream& stream, const LogProbsArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);
+void rescale(device::Stream& stream, const RescaleArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);

@@ -84,6 +84,7 @@ struct AttentionBlock {
   std::int64_t window = 0;
   std::int64_t head_dim = 0;
   float scale = 1.0F;
+  float soft_cap = 0.0F;            ///< Of scaled scores; 0: none.
   const std::byte* keys = nullptr;  ///< Of this layer and head in block 0; values alike.
   const std::byte* values = nullptr;
   std::int64_t block_bytes = 0;
@@ -100,13 +101,23 @@ struct RmsNormRow {
   float eps = 0.0F;
 };
 
-/// out[i] = gate[i] sigmoid(gate[i]) up[i], for i < n.
-struct SiluMulRow {
+/// A row of silu_mul (ops/silu_mul.h) or gelu_mul (ops/gelu_mul.h).
+struct GatedRow {
   const float* gate = nullptr;
   const float* up = nullptr;
   std::byte* out = nullptr;
   bool bf16 = false;  ///< Of `out`, which is float32 otherwise.
   std::int64_t n = 0;
+};
+
+/// A row of rescale (ops/rescale.h).
+struct RescaleRow {
+  const float* x = nullptr;
+  std::byte* out = nullptr;  ///< May be `x` if it is float32.
+  bool bf16 = false;         ///< Of `out`.
+  std::int64_t n = 0;
+  float factor = 1.0F;
+  float cap = 0.0F;
 };
 
 /// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
@@ -125,7 +136,9 @@ struct SimdKernels {
   /// Positions that attention takes at once, from a multiple of as many on.
   std::int64_t attention_step = 16;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;
-  void (*silu_mul)(const SiluMulRow& row) = nullptr;
+  void (*silu_mul)(const GatedRow& row) = nullptr;
+  void (*gelu_mul)(const GatedRow& row) = nullptr;
+  void (*rescale)(const RescaleRow& row) = nullptr;
 };
 
 /// What any processor of the architecture runs. Exact, and slow where there is no fused

@@ -200,26 +200,29 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
   const auto keys = random(kPositions * kDim);
   const auto values = random(kPositions * kDim);
   const std::vector<std::int32_t> table{0};
-  expect_same([&](const SimdKernels& set) {
-    std::vector<float> out(kTokens * kGroup * kDim);
-    set.attention_f32({.query = query.data(),
-                       .query_stride = kGroup * kDim,
-                       .out = reinterpret_cast<std::byte*>(out.data()),
-                       .out_stride = kGroup * kDim,
-                       .group = kGroup,
-                       .row_begin = 0,
-                       .row_end = kTokens * kGroup,
-                       .first_position = kPositions - kTokens,
-                       .window = 37,
-                       .head_dim = kDim,
-                       .scale = 0.3F,
-                       .keys = reinterpret_cast<const std::byte*>(keys.data()),
-                       .values = reinterpret_cast<const std::byte*>(values.data()),
-                       .block_bytes = 0,
-                       .block_tokens = kPositions,
-                       .block_table = table.data()});
-    return out;
-  });
+  for (const float soft_cap : {0.0F, 1.5F}) {
+    expect_same([&](const SimdKernels& set) {
+      std::vector<float> out(kTokens * kGroup * kDim);
+      set.attention_f32({.query = query.data(),
+                         .query_stride = kGroup * kDim,
+                         .out = reinterpret_cast<std::byte*>(out.data()),
+                         .out_stride = kGroup * kDim,
+                         .group = kGroup,
+                         .row_begin = 0,
+                         .row_end = kTokens * kGroup,
+                         .first_position = kPositions - kTokens,
+                         .window = 37,
+                         .head_dim = kDim,
+                         .scale = 0.3F,
+                         .soft_cap = soft_cap,
+                         .keys = reinterpret_cast<const std::byte*>(keys.data()),
+                         .values = reinterpret_cast<const std::byte*>(values.data()),
+                         .block_bytes = 0,
+                         .block_tokens = kPositions,
+                         .block_table = table.data()});
+      return out;
+    });
+  }
 }
 
 TEST_F(SimdKernelsTest, AttentionInTwoPartsHasTheBitsOfOneInEachSet) {
@@ -277,6 +280,23 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
                   .up = y.data(),
                   .out = reinterpret_cast<std::byte*>(out.data()),
                   .n = 1000});
+    return out;
+  });
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
+    set.gelu_mul({.gate = x.data(),
+                  .up = y.data(),
+                  .out = reinterpret_cast<std::byte*>(out.data()),
+                  .n = 1000});
+    return out;
+  });
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
+    set.rescale({.x = x.data(),
+                 .out = reinterpret_cast<std::byte*>(out.data()),
+                 .n = 1000,
+                 .factor = 0.7F,
+                 .cap = 3.0F});
     return out;
   });
   expect_same([&](const SimdKernels& set) {

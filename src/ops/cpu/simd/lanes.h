@@ -172,4 +172,21 @@ HEDDLE_SIMD F32x16 exp(F32x16 x) {
   return x < -87.3F ? F32x16(0.0F) : (x == x ? scaled : x);
 }
 
+/// tanh(x) to 4 ulp; NaN for NaN. Near zero the polynomial of Cephes' tanhf.
+HEDDLE_SIMD F32x16 tanh(F32x16 x) {
+  const F32x16 square = x * x;
+  F32x16 p = fma(F32x16(-5.70498872745e-3F), square, F32x16(2.06390887954e-2F));
+  p = fma(p, square, F32x16(-5.37397155531e-2F));
+  p = fma(p, square, F32x16(1.33314442036e-1F));
+  p = fma(p, square, F32x16(-3.33332819422e-1F));
+  const F32x16 near = fma(p * square, x, x);
+  const F32x16 far = 1.0F - 2.0F / (exp(x + x) + 1.0F);
+  return (x > 0.625F | x < -0.625F) ? far : near;
+}
+
+/// c tanh(x / c).
+HEDDLE_SIMD F32x16 soft_cap(F32x16 x, float cap) {
+  return tanh(x / cap) * cap;
+}
+
 }  // namespace heddle::ops::cpu

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gguf/gguf_file.h"
+#include "spec/model_spec.h"
+
+namespace heddle::gguf {
+
+/// An architecture of llama.cpp, and what it is in a model directory.
+struct KnownArchitecture {
+  std::string_view name{};  ///< In `general.architecture`.
+  spec::Architecture family = spec::Architecture::kLlama;
+  std::string_view model_type{};  ///< In a config.json.
+  bool interleaved = false;       ///< Of the rows of q and k.
+};
+
+/// That of a file; nullptr where it is not built in. The name "llama" is of three: with
+/// `expert_count` above 1 it is Mixtral, else with `attention.sliding_window` Mistral.
+[[nodiscard]] const KnownArchitecture* find_architecture(const GgufFile& file);
+
+/// "llama, qwen2, qwen3": all names that are built in, for messages.
+[[nodiscard]] std::string known_architectures();
+
+}  // namespace heddle::gguf

@@ -1,0 +1,130 @@
+#include "gguf/tensor_names.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/test_directory.h"
+#include "gguf/test_gguf.h"
+
+namespace heddle::gguf {
+namespace {
+
+using enum spec::Architecture;
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+void expect_both_ways(spec::Architecture architecture, const Names& names) {
+  for (const auto& [file, directory] : names) {
+    EXPECT_EQ(directory_name(file, architecture), directory);
+    EXPECT_EQ(tensor_name(directory, architecture), file);
+  }
+}
+
+TEST(TensorNames, GoBothWays) {
+  expect_both_ways(kLlama,
+                   {{"token_embd.weight", "model.embed_tokens.weight"},
+                    {"output_norm.weight", "model.norm.weight"},
+                    {"output.weight", "lm_head.weight"},
+                    {"blk.11.attn_q.bias", "model.layers.11.self_attn.q_proj.bias"},
+                    {"blk.0.attn_q_norm.weight", "model.layers.0.self_attn.q_norm.weight"},
+                    {"blk.3.ffn_norm.weight", "model.layers.3.post_attention_layernorm.weight"},
+                    {"blk.3.ffn_down.weight", "model.layers.3.mlp.down_proj.weight"}});
+  for (const char* unknown : {"blk.x.attn_q.weight",
+                              "blk.1.other.weight",
+                              "blk.",
+                              "rope_freqs.weight",
+                              "",
+                              "output",
+                              "blk.2"}) {
+    EXPECT_EQ(directory_name(unknown, kLlama), unknown);
+  }
+}
+
+TEST(TensorNames, OfExpertsAreByFamily) {
+  expect_both_ways(kQwen3Moe,
+                   {{"blk.1.ffn_gate_inp.weight", "model.layers.1.mlp.gate.weight"},
+                    {"blk.1.ffn_up_exps.weight", "model.layers.1.mlp.experts.0.up_proj.weight"}});
+  expect_both_ways(
+      kMixtral,
+      {{"blk.1.ffn_gate_inp.weight", "model.layers.1.block_sparse_moe.gate.weight"},
+       {"blk.1.ffn_down_exps.weight", "model.layers.1.block_sparse_moe.experts.0.w2.weight"},
+       {"blk.1.attn_norm.weight", "model.layers.1.input_layernorm.weight"}});
+  expect_both_ways(
+      kQwen2Moe,
+      {{"blk.0.ffn_gate_inp_shexp.weight", "model.layers.0.mlp.shared_expert_gate.weight"},
+       {"blk.0.ffn_down_shexp.weight", "model.layers.0.mlp.shared_expert.down_proj.weight"}});
+  EXPECT_EQ(directory_name("blk.2.ffn_up_exps.weight", kQwen3Moe, 17),
+            "model.layers.2.mlp.experts.17.up_proj.weight");
+  EXPECT_EQ(tensor_name("model.layers.2.mlp.experts.17.up_proj.weight", kQwen3Moe),
+            "blk.2.ffn_up_exps.weight");
+  EXPECT_EQ(tensor_name("model.layers.2.mlp.experts.x.up_proj.weight", kQwen3Moe),
+            "model.layers.2.mlp.experts.x.up_proj.weight");
+}
+
+TEST(TensorNames, OfGemmasNormsAreTheirOwn) {
+  expect_both_ways(
+      kGemma3,
+      {{"blk.0.post_attention_norm.weight", "model.layers.0.post_attention_layernorm.weight"},
+       {"blk.0.ffn_norm.weight", "model.layers.0.pre_feedforward_layernorm.weight"},
+       {"blk.0.post_ffw_norm.weight", "model.layers.0.post_feedforward_layernorm.weight"}});
+}
+
+class DirectoryTensorsTest : public testing::Test {
+ protected:
+  GgufFile open(TestGguf file) {
+    write_text(path_.path() / "m.gguf", file.bytes());
+    return GgufFile::open(path_.path() / "m.gguf", Keep::kSmall).value();
+  }
+  TempDirectory path_{};
+};
+
+TEST_F(DirectoryTensorsTest, AreThoseOfEachExpert) {
+  TestGguf file;
+  file.text("general.architecture", "qwen3moe");
+  file.zeros("blk.0.ffn_up_exps.weight", {8, 4, 3});
+  file.zeros("blk.0.ffn_gate_inp_shexp.weight", {8});
+  const GgufFile opened = open(std::move(file));
+  const std::vector<DirectoryTensor> tensors = directory_tensors(opened);
+  ASSERT_EQ(tensors.size(), 4U);
+  const Tensor& whole = *opened.tensor("blk.0.ffn_up_exps.weight");
+  for (std::size_t expert = 0; expert < 3; ++expert) {
+    const DirectoryTensor& part = tensors[expert];
+    EXPECT_EQ(part.name,
+              "model.layers.0.mlp.experts." + std::to_string(expert) + ".up_proj.weight");
+    EXPECT_EQ(part.stored.name, whole.name);
+    EXPECT_THAT(part.stored.shape, testing::ElementsAre(4, 8));
+    EXPECT_EQ(part.stored.offset, whole.offset + expert * 4 * 8 * sizeof(float));
+    EXPECT_EQ(part.stored.bytes, 4 * 8 * sizeof(float));
+  }
+  EXPECT_THAT(tensors[3].stored.shape, testing::ElementsAre(1, 8));
+}
+
+TEST_F(DirectoryTensorsTest, OfMoreExpertsThanAnyModelHasStayWhole) {
+  TestGguf file;
+  file.text("general.architecture", "qwen3moe");
+  file.zeros("blk.0.ffn_up_exps.weight", {1, 1, 1025});
+  EXPECT_EQ(directory_tensors(open(std::move(file))).size(), 1U);
+}
+
+TEST_F(DirectoryTensorsTest, OnlyLlamaHasInterleavedRows) {
+  const auto model = [](const std::string& name) {
+    TestGguf file;
+    file.text("general.architecture", name);
+    file.u32(name + ".attention.head_count", 2);
+    file.u32(name + ".embedding_length", 8);
+    return file;
+  };
+  const GgufFile llama = open(model("llama"));
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_q.weight"), 4);
+  EXPECT_EQ(interleaved_rows(llama, "blk.1.attn_k.bias"), 4);
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_v.weight"), 0);
+  EXPECT_EQ(interleaved_rows(llama, "blk.0.attn_q_norm.weight"), 0);
+  EXPECT_EQ(interleaved_rows(open(model("qwen2")), "blk.0.attn_q.weight"), 0);
+}
+
+}  // namespace
+}  // namespace heddle::gguf

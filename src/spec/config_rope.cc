@@ -1,0 +1,143 @@
+#include "spec/config_rope.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "spec/json.h"
+
+namespace heddle::spec {
+namespace {
+
+constexpr NumberRange kFactorRange{1.0, 1e6};
+constexpr NumberRange kThetaRange{1.0 + 1e-6, 1e12};
+
+/// Bounds a length stretched by `factor`, so that a product of two plausible numbers is too.
+std::int64_t stretched(std::int64_t positions, double factor) {
+  return static_cast<std::int64_t>(
+      std::min(static_cast<double>(positions) * factor, static_cast<double>(kPositionMax)));
+}
+
+void read_yarn(JsonFields& rope, RopeScaling& scaling) {
+  constexpr NumberRange kPositive{1e-6, 1e6};
+  scaling.beta_fast = rope.number("beta_fast", kPositive, 32.0);
+  scaling.beta_slow = rope.number("beta_slow", kPositive, 1.0);
+  scaling.attention_factor = rope.number("attention_factor", kPositive, 0.0);
+  scaling.mscale = rope.number("mscale", {0.0, 1e6}, 0.0);
+  scaling.mscale_all_dim = rope.number("mscale_all_dim", {0.0, 1e6}, 0.0);
+  scaling.truncate = rope.boolean("truncate", true);
+}
+
+void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& model) {
+  RopeScaling& scaling = model.rope;
+  const std::string key = rope.find("rope_type") != nullptr ? "rope_type" : "type";
+  const std::string kind = rope.text(key);
+  if (kind.empty() || kind == "default") {
+    return;
+  }
+  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
+    rope.reject(key,
+                fmt::format("built in are \"default\", \"linear\", \"llama3\" and \"yarn\"; {}",
+                            kElsewhere));
+    return;
+  }
+  scaling.factor = rope.number("factor", kFactorRange);
+  if (kind == "linear") {
+    scaling.kind = RopeKind::kLinear;
+    if (model.architecture != Architecture::kGemma3) {  // Which gives the length after stretching.
+      model.max_position = stretched(model.max_position, scaling.factor);
+    }
+    return;
+  }
+  const std::int64_t inside =
+      rope.integer("original_max_position_embeddings", {1, kPositionMax}, model.max_position);
+  scaling.original_max_position = original_outside > 0 ? original_outside : inside;
+  if (kind == "yarn") {
+    scaling.kind = RopeKind::kYarn;
+    read_yarn(rope, scaling);
+    model.max_position =
+        std::max(model.max_position, stretched(scaling.original_max_position, scaling.factor));
+    return;
+  }
+  scaling.kind = RopeKind::kLlama3;
+  scaling.low_freq_factor = rope.number("low_freq_factor", {1e-6, 1e6});
+  scaling.high_freq_factor = rope.number("high_freq_factor", {1e-6, 1e6});
+  if (rope.ok() && scaling.high_freq_factor <= scaling.low_freq_factor) {
+    rope.reject(
+        "high_freq_factor",
+        fmt::format("it must be above low_freq_factor, which is {}", scaling.low_freq_factor));
+  }
+}
+
+/// Theta and scaling of layers without a rotary embedding of their own.
+void read_one(JsonFields& rope, std::int64_t original, ModelSpec& model) {
+  if (rope.number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
+    rope.reject("partial_rotary_factor",
+                fmt::format("only 1, rotating whole heads, is built in; {}", kElsewhere));
+  }
+  model.rope_theta = rope.number("rope_theta", kThetaRange, model.rope_theta);
+  read_scaling(rope, original, model);
+}
+
+/// Those of layers with a window, which are unscaled.
+void read_local(JsonFields& rope, ModelSpec& model) {
+  const std::string kind = rope.text("rope_type");
+  if (!kind.empty() && kind != "default") {
+    rope.reject("rope_type",
+                fmt::format("layers with a window rotate by \"default\" here; {}", kElsewhere));
+  }
+  model.local_theta = rope.number("rope_theta", kThetaRange, model.local_theta);
+}
+
+/// `rope_parameters` by type of layer; false where it is not so written.
+bool read_by_layer(JsonFields& rope,
+                   std::string_view where,
+                   std::int64_t original,
+                   ModelSpec& model) {
+  bool found = false;
+  for (const char* layer_type : {"full_attention", "sliding_attention"}) {
+    const Json* value = rope.find(layer_type);
+    if (value == nullptr) {
+      continue;
+    }
+    found = true;
+    if (model.architecture != Architecture::kGemma3) {
+      rope.reject(layer_type,
+                  fmt::format("one rotary embedding for all layers is built in; {}", kElsewhere));
+      return true;
+    }
+    JsonFields part(*value, fmt::format("{}{}.", where, layer_type));
+    const bool local = std::string_view(layer_type) == "sliding_attention";
+    local ? read_local(part, model) : read_one(part, original, model);
+    rope.adopt(part);
+  }
+  return found;
+}
+
+}  // namespace
+
+void read_rope(JsonFields& fields, std::string_view where, const Family& family, ModelSpec& model) {
+  model.rope_theta = fields.number("rope_theta", kThetaRange, family.rope_theta);
+  if (family.architecture == Architecture::kGemma3) {
+    model.local_theta = fields.number("rope_local_base_freq", kThetaRange, model.local_theta);
+  }
+  const std::int64_t original =
+      fields.integer("original_max_position_embeddings", {1, kPositionMax}, 0);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Json* value = fields.find(key);
+    const auto* object = value != nullptr ? value->as<Json::Object>() : nullptr;
+    if (value == nullptr || (object != nullptr && object->empty())) {
+      continue;
+    }
+    const std::string within = fmt::format("{}{}.", where, key);
+    JsonFields rope(*value, within);
+    if (!read_by_layer(rope, within, original, model)) {
+      read_one(rope, original, model);
+    }
+    fields.adopt(rope);
+    return;
+  }
+}
+
+}  // namespace heddle::spec

@@ -1,0 +1,29 @@
+#include "spec/operations.h"
+
+#include <cmath>
+
+namespace heddle::spec {
+
+std::string_view cpu_only(const ModelSpec& model) {
+  const Scales& scales = model.scales;
+  if (model.experts.count > 0) {
+    return "experts";
+  }
+  if (model.norms != Norms::kBefore) {
+    return "norms of what layers add";
+  }
+  if (model.activation != Activation::kSilu) {
+    return "gates of GELU";
+  }
+  if (scales.embedding != 1.0 || scales.residual != 1.0 || scales.logits != 1.0) {
+    return "scaled embeddings, sums or logits";
+  }
+  return scales.attention_cap > 0 || scales.logit_cap > 0 ? "soft caps" : "";
+}
+
+float attention_scale(const ModelSpec& model) {
+  return model.scales.attention > 0 ? static_cast<float>(model.scales.attention)
+                                    : 1.0F / std::sqrt(static_cast<float>(model.head_dim));
+}
+
+}  // namespace heddle::spec

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Writes small random models as GGUF files, and what llama.cpp says of the next token after some prefixes.
+
+    pip install gguf==0.19.0 numpy xllamacpp && tests/golden/make_gguf_models.py [--folder DIR] [--plain] [name ...]
+
+Each model is `gguf/NAME.gguf`, whose matrices are mixtures of blocks as `Q4_K_M` files have them (or of 32, where rows
+are short), with random bits and scales such that their numbers are about normal. `gguf/NAME.json` holds token ids and,
+for prefixes of them, log probabilities of the twenty likeliest tokens by llama.cpp (the package xllamacpp), with keys
+and values in float32. With --plain matrices are the same numbers as float32, which llama.cpp rounds nowhere."""
+
+import argparse
+import json
+import pathlib
+
+import gguf
+import numpy
+
+FOLDER = pathlib.Path(__file__).parent / "gguf"
+VOCAB, CONTEXT, PREFIXES, TOP = 320, 128, [1, 2, 5, 9, 14, 20, 27, 40], 20
+TYPE = gguf.GGMLQuantizationType
+# Where the float16 scale of a block stands, its minimum behind it, and what a number deviates by for a scale of 1.
+SCALES = {"Q4_K": (0, 250.0, 7.5), "Q5_K": (0, 530.0, 15.5), "Q6_K": (208, 1370.0, None),
+          "Q4_0": (0, 4.6, None), "Q5_1": (0, 9.2, 15.5), "Q8_0": (0, 73.0, None)}
+LOCAL_WINDOW = 8
+
+
+class Writer:
+    def __init__(self, path, architecture, seed, plain):
+        self.file, self.architecture, self.plain = gguf.GGUFWriter(path, architecture), architecture, plain
+        self.random = numpy.random.default_rng(seed)
+        self.file.add_tokenizer_model("llama")
+        tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
+        tokens += [f"t{i}" for i in range(VOCAB - len(tokens))]
+        self.file.add_token_list(tokens)
+        self.file.add_token_scores([0.0] * VOCAB)
+        self.file.add_token_types([2, 3, 3] + [6] * 256 + [1] * (VOCAB - 259))
+        for name, token in (("bos", 1), ("eos", 2), ("unknown", 0)):
+            self.file.add_uint32(f"tokenizer.ggml.{name}_token_id", token)
+        self.file.add_bool("tokenizer.ggml.add_bos_token", False)
+
+    def keys(self, **values):
+        for key, value in values.items():
+            full = f"{self.architecture}.{key.replace('__', '.')}"
+            if isinstance(value, str):
+                self.file.add_string(full, value)
+            elif isinstance(value, float):
+                self.file.add_float32(full, value)
+            else:
+                self.file.add_uint32(full, value)
+
+    def numbers(self, name, numbers):
+        self.file.add_tensor(name, numbers.astype(numpy.float32))
+
+    def norm(self, name, size):
+        self.numbers(f"{name}.weight", 1 + 0.3 * self.random.normal(size=size))
+
+    def blocks(self, kind, shape, gain):
+        """Random blocks whose numbers have the deviation gain / sqrt(columns)."""
+        at, deviation, mean = SCALES[kind]
+        elements, size = gguf.GGML_QUANT_SIZES[TYPE[kind]]
+        data = self.random.integers(0, 256, size=(numpy.prod(shape) // elements, size), dtype=numpy.uint8)
+        scale = gain / shape[-1] ** 0.5 / deviation
+        scales = scale * self.random.uniform(0.7, 1.3, size=len(data))
+        data[:, at : at + 2] = scales.astype(numpy.float16).view(numpy.uint8).reshape(-1, 2)
+        if mean is not None:
+            # What is added or, with blocks of 256, taken away, by a scale of its own.
+            minimum = scales * mean * (1 if kind.endswith("_K") else -1)
+            data[:, at + 2 : at + 4] = minimum.astype(numpy.float16).view(numpy.uint8).reshape(-1, 2)
+        return data.reshape(*shape[:-1], -1)
+
+    def matrix(self, name, kind, *shape, gain=1.0):
+        data = self.blocks(kind, shape, gain)
+        if self.plain:
+            return self.numbers(f"{name}.weight", gguf.dequantize(data, TYPE[kind]))
+        self.file.add_tensor(f"{name}.weight", data, raw_dtype=TYPE[kind])
+
+    def close(self):
+        self.file.write_header_to_file()
+        self.file.write_kv_data_to_file()
+        self.file.write_tensors_to_file()
+        self.file.close()
+
+
+def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=False, q_norm=False, bias=False, mlp=True):
+    """All of a model but for its experts."""
+    w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=layers, feed_forward_length=ff,
+           attention__head_count=heads, attention__head_count_kv=kv, attention__key_length=head_dim,
+           attention__value_length=head_dim, attention__layer_norm_rms_epsilon=1e-6)
+    if not gemma:
+        w.keys(rope__dimension_count=head_dim)
+    main, better, short = types  # `short`: of rows that are no whole blocks of 256.
+    w.matrix("token_embd", better if tied else main, VOCAB, hidden, gain=2.0 if tied else hidden**0.5)
+    w.norm("output_norm", hidden)
+    if not tied:
+        w.matrix("output", better, VOCAB, hidden, gain=2.0)
+    for layer in range(layers):
+        at = f"blk.{layer}."
+        w.norm(at + "attn_norm", hidden)
+        w.norm(at + "ffn_norm", hidden)
+        w.matrix(at + "attn_q", main, heads * head_dim, hidden)
+        w.matrix(at + "attn_k", main, kv * head_dim, hidden)
+        w.matrix(at + "attn_v", better if layer % 2 == 0 else main, kv * head_dim, hidden)
+        w.matrix(at + "attn_output", main if heads * head_dim % 256 == 0 else short, hidden, heads * head_dim, gain=0.5)
+        if q_norm:
+            w.norm(at + "attn_q_norm", head_dim)
+            w.norm(at + "attn_k_norm", head_dim)
+        if bias:
+            for name, rows in (("q", heads), ("k", kv), ("v", kv)):
+                w.numbers(f"{at}attn_{name}.bias", 0.3 * w.random.normal(size=rows * head_dim))
+        if gemma:
+            w.norm(at + "post_attention_norm", hidden)
+            w.norm(at + "post_ffw_norm", hidden)
+        if mlp:
+            w.matrix(at + "ffn_gate", main, ff, hidden)
+            w.matrix(at + "ffn_up", main, ff, hidden)
+            w.matrix(at + "ffn_down", better if layer % 2 == 0 else main, hidden, ff, gain=0.5)
+
+
+def experts(w, *, layers, hidden, count, used, width, types, shared=0):
+    main, better, _ = types
+    w.keys(expert_count=count, expert_used_count=used)
+    for layer in range(layers):
+        at = f"blk.{layer}.ffn_"
+        w.numbers(at + "gate_inp.weight", 3 * w.random.normal(size=(count, hidden)) / hidden**0.5)
+        w.matrix(at + "gate_exps", main, count, width, hidden)
+        w.matrix(at + "up_exps", main if layer % 2 == 0 else better, count, width, hidden)
+        w.matrix(at + "down_exps", better if layer % 2 == 0 else main, count, hidden, width, gain=0.5)
+        if shared:
+            w.numbers(at + "gate_inp_shexp.weight", w.random.normal(size=hidden) / hidden**0.5)
+            w.matrix(at + "gate_shexp", main, shared, hidden)
+            w.matrix(at + "up_shexp", main, shared, hidden)
+            w.matrix(at + "down_shexp", better, hidden, shared, gain=0.5)
+
+
+K_M, OF_32 = ("Q4_K", "Q6_K", "Q8_0"), ("Q4_0", "Q8_0", "Q8_0")
+
+
+def llama(w):
+    common(w, layers=2, hidden=256, heads=4, kv=2, head_dim=64, ff=256, tied=False, types=K_M)
+    w.keys(rope__freq_base=10000.0)
+
+
+def mixtral(w):
+    size = {"layers": 2, "hidden": 64, "types": OF_32}
+    common(w, heads=4, kv=2, head_dim=16, ff=96, tied=False, mlp=False, **size)
+    experts(w, count=4, used=2, width=96, **size)
+    w.keys(rope__freq_base=10000.0)
+
+
+def qwen2moe(w):
+    size = {"layers": 2, "hidden": 64, "types": ("Q5_1", "Q8_0", "Q8_0")}
+    common(w, heads=4, kv=2, head_dim=16, ff=192, tied=False, mlp=False, bias=True, **size)
+    experts(w, count=6, used=2, width=32, shared=64, **size)
+    w.keys(rope__freq_base=10000.0, expert_feed_forward_length=32, expert_shared_feed_forward_length=64)
+
+
+def qwen3moe(w):
+    size = {"layers": 1, "hidden": 256, "types": K_M}
+    common(w, heads=4, kv=1, head_dim=64, ff=512, tied=True, mlp=False, q_norm=True, **size)
+    experts(w, count=4, used=2, width=256, **size)
+    w.keys(rope__freq_base=10000.0, expert_feed_forward_length=256)
+
+
+def gemma2(w):
+    common(w, layers=2, hidden=64, heads=4, kv=2, head_dim=32, ff=96, tied=True, types=OF_32, gemma=True)
+    w.keys(attention__sliding_window=LOCAL_WINDOW, attn_logit_softcapping=3.0, final_logit_softcapping=8.0)
+
+
+def gemma3(w):
+    common(w, layers=6, hidden=256, heads=2, kv=1, head_dim=32, ff=256, tied=True, types=K_M, gemma=True, q_norm=True)
+    w.keys(attention__sliding_window=LOCAL_WINDOW, rope__freq_base=1000.0, rope__scaling__type="linear",
+           rope__scaling__factor=8.0)
+
+
+MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3)}
+
+
+def likeliest(path, ids):
+    """By prefix: [[token, log probability], ...] of llama.cpp."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel, params.warmup, params.n_gpu_layers = CONTEXT, 1, False, 0
+    params.cpuparams.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(params)
+    found = []
+    for length in PREFIXES:
+        # What is told is of the model's own logits. The bias has it say a token that is text.
+        asked = {"prompt": ids[:length], "n_predict": 1, "n_probs": TOP, "cache_prompt": False, "temperature": 0,
+                 "logit_bias": [[VOCAB - 1, 100.0]]}
+        answer = server.handle_completions(asked)
+        first = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        found.append([[token["id"], round(token["logprob"], 6)] for token in first[:TOP]])
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
+    parser.add_argument("--plain", action="store_true")
+    options = parser.parse_args()
+    for name in options.names or MODELS:
+        path = options.folder / f"{name}.gguf"
+        architecture = {"mixtral": "llama"}.get(name, name)
+        writer = Writer(path, architecture, sum(name.encode()), options.plain)
+        MODELS[name](writer)
+        writer.close()
+        ids = writer.random.integers(3, VOCAB, size=PREFIXES[-1]).tolist()
+        golden = {"ids": ids, "prefixes": PREFIXES, "likeliest": likeliest(path, ids)}
+        path.with_suffix(".json").write_text(json.dumps(golden) + "\n")
+        print(f"{path}: {path.stat().st_size} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main()
