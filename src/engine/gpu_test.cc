@@ -14,6 +14,7 @@
 #include "cuda_emulator/emulated_driver.h"
 #include "engine/engine.h"
 #include "engine/test_host.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -182,16 +183,17 @@ TEST_P(GpuTest, ManyAtOnceInChunksGenerateWhatEachDoesAlone) {
   }
 }
 
-/// GPUs have no experts so far.
-std::vector<std::string> dense_cases() {
+/// Without those of which GPUs lack operations so far.
+std::vector<std::string> gpu_cases() {
   std::vector<std::string> cases = golden_cases();
   std::erase_if(cases, [](const std::string& name) {
-    return store::Checkpoint::open(golden_directory() / name)->config.model.experts.count > 0;
+    return !spec::cpu_only(store::Checkpoint::open(golden_directory() / name)->config.model)
+                .empty();
   });
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, GpuTest, testing::ValuesIn(dense_cases()), [](const auto& name) {
+INSTANTIATE_TEST_SUITE_P(Golden, GpuTest, testing::ValuesIn(gpu_cases()), [](const auto& name) {
   std::string text = name.param;
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
@@ -210,7 +212,7 @@ TEST_F(OneGpuTest, AModelWithExpertsIsRefused) {
 }
 
 TEST_F(OneGpuTest, DecodeStepsAreReplayedAndGiveTheSameText) {
-  const std::string golden = golden_cases().front();
+  const std::string golden = gpu_cases().front();
   Bench bench(golden, spec::DType::kBf16, gpu());
   bench.add(1, prompt_of(golden, 16), 20);
   bench.finish({1});
@@ -228,7 +230,7 @@ TEST_F(OneGpuTest, DecodeStepsAreReplayedAndGiveTheSameText) {
 }
 
 TEST_F(OneGpuTest, ALostDeviceIsSaidToBeUnavailableEverAfter) {
-  const std::string golden = golden_cases().front();
+  const std::string golden = gpu_cases().front();
   Bench bench(golden, spec::DType::kBf16, gpu());
   if (!driver_) {
     GTEST_SKIP() << "the machine's own GPU is not broken on purpose";

@@ -101,17 +101,41 @@ std::string window_text(const ModelSpec& model) {
 std::string extras_text(const ModelSpec& model) {
   std::vector<std::string_view> extras = {model.tied_embeddings ? "tied embeddings"
                                                                 : "own output head"};
-  const std::array<std::pair<bool, std::string_view>, 4> switches = {
+  const spec::Scales& scales = model.scales;
+  const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
+  const std::array<std::pair<bool, std::string_view>, 11> switches = {
       std::pair{model.qkv_bias, "q/k/v bias"},
       std::pair{model.out_bias, "output bias"},
       std::pair{model.mlp_bias, "mlp bias"},
-      std::pair{model.qk_norm, "q/k norm"}};
+      std::pair{model.qk_norm, "q/k norm"},
+      std::pair{model.qk_norm_whole, "q/k norm over all heads"},
+      std::pair{model.norms == spec::Norms::kAround, "norms around attention and mlp"},
+      std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
+      std::pair{model.activation == spec::Activation::kGeluTanh, "GELU"},
+      std::pair{scaled, "multipliers"},
+      std::pair{scales.attention_cap > 0, "soft cap of scores"},
+      std::pair{scales.logit_cap > 0, "soft cap of logits"}};
   for (const auto& [on, name] : switches) {
     if (on) {
       extras.push_back(name);
     }
   }
   return fmt::format("{}", fmt::join(extras, ", "));
+}
+
+/// ", 1e4 in 5 layers, none in 1": of layers that rotate otherwise.
+std::string layer_rope_text(const ModelSpec& model) {
+  const auto of = [&model](spec::LayerRope rope) {
+    return std::count(model.layer_rope.begin(), model.layer_rope.end(), rope);
+  };
+  std::string text;
+  if (const auto local = of(spec::LayerRope::kLocal); local > 0) {
+    text = fmt::format(", theta {} in {} layers", model.local_theta, local);
+  }
+  if (const auto none = of(spec::LayerRope::kNone); none > 0) {
+    text += fmt::format(", none in {} layers", none);
+  }
+  return text;
 }
 
 /// "mlp 48", or the experts, with what all tokens share.
@@ -164,6 +188,7 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
   if (model.rope.kind != RopeKind::kDefault) {
     rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
   }
+  rope += layer_rope_text(model);
   sheet.line("context",
              fmt::format("{} tokens{}, {}", model.max_position, window_text(model), rope));
   const auto parameters = static_cast<std::uint64_t>(spec::parameter_count(model));

@@ -50,6 +50,26 @@ TEST(RenderText, TellsAllOfIt) {
 )");
 }
 
+TEST(RenderText, NamesWhatAModelHasBesideLlama) {
+  Inspection inspection = example();
+  spec::ModelSpec& model = inspection.config->model;
+  model.architecture = spec::Architecture::kGemma3;
+  model.activation = spec::Activation::kGeluTanh;
+  model.norms = spec::Norms::kAround;
+  model.scales = {.embedding = 5, .attention_cap = 50, .logit_cap = 30};
+  model.layer_rope = {spec::LayerRope::kNone, spec::LayerRope::kLocal};
+  const std::string text = render_text(inspection);
+  EXPECT_THAT(text, HasSubstr("architecture  Gemma3ForCausalLM\n"));
+  EXPECT_THAT(text,
+              HasSubstr("own output head, norms around attention and mlp, GELU, multipliers, soft "
+                        "cap of scores, soft cap of logits\n"));
+  EXPECT_THAT(text, HasSubstr("rope theta 10000, theta 10000 in 1 layers, none in 1 layers\n"));
+  model.norms = spec::Norms::kAfter;
+  model.qk_norm_whole = true;
+  EXPECT_THAT(render_text(inspection),
+              HasSubstr("q/k norm over all heads, norms behind attention and mlp, "));
+}
+
 TEST(RenderText, LeavesOutWhatIsUnknown) {
   const std::string text = render_text({.path = "x", .problems = {"broken"}});
   EXPECT_EQ(text, "  path          x\n  PROBLEM       broken\n");

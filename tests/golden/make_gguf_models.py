@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Writes small random models as GGUF files, and what llama.cpp says of the next token after some prefixes.
 
-    pip install gguf==0.19.0 numpy xllamacpp && tests/golden/make_gguf_models.py [--folder DIR] [--plain] [name ...]
+    pip install gguf==0.19.0 numpy xllamacpp==2026.10.11549 && tests/golden/make_gguf_models.py [name ...]
 
 Each model is `gguf/NAME.gguf`, whose matrices are mixtures of blocks as `Q4_K_M` files have them (or of 32, where rows
 are short), with random bits and scales such that their numbers are about normal. `gguf/NAME.json` holds token ids and,
 for prefixes of them, log probabilities of the twenty likeliest tokens by llama.cpp (the package xllamacpp), with keys
-and values in float32. With --plain matrices are the same numbers as float32, which llama.cpp rounds nowhere."""
+and values in float32: of the file, of whose products it rounds the inputs ("of_blocks"), and of the same numbers as
+float32, where it rounds nothing but what it looks up of GELU ("of_numbers")."""
 
-import argparse
 import json
 import pathlib
+import sys
+import tempfile
 
 import gguf
 import numpy
@@ -197,23 +199,25 @@ def likeliest(path, ids):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
-    parser.add_argument("--plain", action="store_true")
-    options = parser.parse_args()
-    for name in options.names or MODELS:
-        path = options.folder / f"{name}.gguf"
-        architecture = {"mixtral": "llama"}.get(name, name)
-        writer = Writer(path, architecture, sum(name.encode()), options.plain)
-        MODELS[name](writer)
-        writer.close()
-        ids = writer.random.integers(3, VOCAB, size=PREFIXES[-1]).tolist()
-        golden = {"ids": ids, "prefixes": PREFIXES, "likeliest": likeliest(path, ids)}
+def write(name, path, plain):
+    """Returns token ids, which do not depend on `plain`."""
+    writer = Writer(path, {"mixtral": "llama"}.get(name, name), sum(name.encode()), plain)
+    MODELS[name](writer)
+    writer.close()
+    return writer.random.integers(3, VOCAB, size=PREFIXES[-1]).tolist()
+
+
+def main(names):
+    for name in names or MODELS:
+        path = FOLDER / f"{name}.gguf"
+        ids = write(name, path, False)
+        with tempfile.TemporaryDirectory() as folder:
+            plain = pathlib.Path(folder, path.name)
+            assert write(name, plain, True) == ids
+            golden = {"ids": ids, "prefixes": PREFIXES, "of_blocks": likeliest(path, ids), "of_numbers": likeliest(plain, ids)}
         path.with_suffix(".json").write_text(json.dumps(golden) + "\n")
         print(f"{path}: {path.stat().st_size} bytes", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -36,7 +36,7 @@ LAYERS = {
     "net": ["rpc"],
     "gateway": ["net", "trace", "api", "core", "sandbox", "text", "config", "spec"],
     "serving": ["core", "spec"],
-    "host": ["agent", "external", "fetch", "rpc", "core", "store", "ledger", "device", "policy", "config"],
+    "host": ["agent", "external", "fetch", "rpc", "core", "store", "ledger", "device", "policy", "config", "spec"],
     "manager": ["serving", "host", "core", "history", "policy", "ledger", "config"],
     "remote": ["net", "rpc", "serving", "host", "agent", "core", "fetch", "history", "ledger", "store"],
     "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "sandbox", "core", "history", "config"],
