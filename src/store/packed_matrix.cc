@@ -82,6 +82,19 @@ Result<std::vector<std::byte>> read_all(const PackedMatrix::Part& part, const Re
   return bytes;
 }
 
+/// Codes of a row whose words follow each other: those of a byte from its lowest bits on.
+void unpack_row(const std::byte* words, std::uint64_t bytes, int bits, std::uint8_t* codes) {
+  const auto* from = reinterpret_cast<const std::uint8_t*>(words);
+  if (bits == 8) {
+    std::memcpy(codes, from, bytes);
+    return;
+  }
+  for (std::uint64_t i = 0; i < bytes; ++i) {
+    codes[2 * i] = from[i] & 15U;
+    codes[2 * i + 1] = from[i] >> 4U;
+  }
+}
+
 /// Bytes of the numbers of a row that lie together.
 std::uint64_t number_bytes(const PackedMatrix& matrix) {
   return matrix.numbers.tensor.bytes / static_cast<std::uint64_t>(matrix.rows);
@@ -350,12 +363,10 @@ Result<void> PackedRows::read_codes(std::int64_t first, std::int64_t rows, const
       return status;
     }
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::byte* words = words_.data() + static_cast<std::uint64_t>(row) * row_bytes;
-      for (std::int64_t column = 0; column < columns; ++column) {
-        const auto place = static_cast<unsigned>(column % each * bits);
-        code(row, column) =
-            static_cast<std::uint8_t>(word_at(words, column / each) >> place) & mask;
-      }
+      unpack_row(words_.data() + static_cast<std::uint64_t>(row) * row_bytes,
+                 row_bytes,
+                 bits,
+                 &code(row, 0));
     }
     return {};
   }
@@ -370,14 +381,15 @@ Result<void> PackedRows::read_codes(std::int64_t first, std::int64_t rows, const
     }
     return {};
   }
+  // AWQ: words that the first and the last of the rows are in may have others too.
   for (std::int64_t column = 0; column < columns; ++column) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t output = first + row;
-      const auto place =
-          static_cast<unsigned>(bits * kAwqPlace[static_cast<std::size_t>(output % each)]);
-      const std::uint32_t word =
-          word_at(words_.data(), column * (matrix_.rows / each) + output / each);
-      code(row, column) = static_cast<std::uint8_t>(word >> place) & mask;
+    for (std::int64_t word = first / each; word * each < first + rows; ++word) {
+      const std::uint32_t eight = word_at(words_.data(), column * (matrix_.rows / each) + word);
+      const std::int64_t row = word * each - first;
+      for (std::int64_t i = std::max<std::int64_t>(0, -row); i < std::min(each, rows - row); ++i) {
+        const auto place = static_cast<unsigned>(bits * kAwqPlace[static_cast<std::size_t>(i)]);
+        code(row + i, column) = static_cast<std::uint8_t>(eight >> place) & mask;
+      }
     }
   }
   return {};
