@@ -86,10 +86,6 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
 
 /// What would change the mathematics in ways that are not built in.
 void reject_unsupported(JsonFields& fields, const Family& family) {
-  if (fields.find("quantization_config") != nullptr) {
-    fields.reject("quantization_config",
-                  fmt::format("only unquantized weights are built in; {}", kElsewhere));
-  }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     const Json* count = fields.find(key);
     if (count != nullptr && !has_experts(family.architecture) &&
@@ -317,10 +313,6 @@ void read_outside(JsonFields& fields, const JsonFields& inner, ModelSpec& model)
   }
   if (fields.find("tie_word_embeddings") != nullptr && !inner.has("tie_word_embeddings")) {
     model.tied_embeddings = fields.boolean("tie_word_embeddings", true);
-  }
-  if (fields.find("quantization_config") != nullptr) {
-    fields.reject("quantization_config",
-                  fmt::format("only unquantized weights are built in; {}", kElsewhere));
   }
 }
 
