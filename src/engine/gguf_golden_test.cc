@@ -111,11 +111,19 @@ TEST_P(GgufModelGoldenTest, TheirNumbersSayWhatLlamaCppSays) {
   EXPECT_LE(found, gemma ? 5e-3 : 2e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Files,
-    GgufModelGoldenTest,
-    testing::Values("llama", "mixtral", "qwen2moe", "qwen3moe", "gemma2", "gemma3"),
-    [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Files,
+                         GgufModelGoldenTest,
+                         testing::Values("llama",
+                                         "mixtral",
+                                         "qwen2moe",
+                                         "qwen3moe",
+                                         "gemma2",
+                                         "gemma3",
+                                         "granite",
+                                         "olmo2",
+                                         "smollm3",
+                                         "phi3"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace heddle::engine

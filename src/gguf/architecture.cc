@@ -23,6 +23,10 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"qwen3moe", kQwen3Moe, "qwen3_moe"},
     KnownArchitecture{"gemma2", kGemma2, "gemma2"},
     KnownArchitecture{"gemma3", kGemma3, "gemma3_text"},
+    KnownArchitecture{"granite", kGranite, "granite", true},
+    KnownArchitecture{"olmo2", kOlmo2, "olmo2"},
+    KnownArchitecture{"smollm3", kSmolLm3, "smollm3", true},
+    KnownArchitecture{"phi3", kPhi3, "phi3"},
 };
 constexpr KnownArchitecture kMistralFile{kLlamaName, kMistral, "mistral", true};
 constexpr KnownArchitecture kMixtralFile{kLlamaName, kMixtral, "mixtral", true};

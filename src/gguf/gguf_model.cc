@@ -118,6 +118,8 @@ class ConfigWriter {
     write_window();
     if (is_gemma()) {
       write_gemma();
+    } else if (known_->family == Architecture::kGranite) {
+      write_granite();
     }
     if (fields_.ok()) {
       write_rope();
@@ -213,7 +215,8 @@ class ConfigWriter {
   void write_window() {
     const std::string window = key("attention.sliding_window");
     const bool windows = known_->family == Architecture::kMistral ||
-                         known_->family == Architecture::kMixtral || is_gemma();
+                         known_->family == Architecture::kMixtral ||
+                         known_->family == Architecture::kPhi3 || is_gemma();
     if (windows && fields_.has(window)) {
       json_.key("sliding_window").integer(fields_.integer(window));
     }
@@ -238,6 +241,16 @@ class ConfigWriter {
     write_number("rope_local_base_freq", key("rope.freq_base_swa"));
   }
 
+  void write_granite() {
+    json_.key("attention_multiplier");
+    json_.number(
+        fields_.number(key("attention.scale"),
+                       1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, head_dim_)))));
+    write_number("embedding_multiplier", key("embedding_scale"));
+    write_number("residual_multiplier", key("residual_scale"));
+    write_number("logits_scaling", key("logit_scale"));
+  }
+
   void write_switches() {
     if (!fields_.boolean(key("attention.causal"), true)) {
       refuse("attention.causal", "only models that look back are built in");
@@ -257,6 +270,9 @@ class ConfigWriter {
     write_number("rope_theta", key("rope.freq_base"));
     if (const Tensor* factors = file_.tensor("rope_freqs.weight"); factors != nullptr) {
       return write_llama3(*factors);
+    }
+    if (file_.tensor("rope_factors_long.weight") != nullptr) {
+      return refuse("context_length", "rotations scaled for length (longrope) are not built in");
     }
     const std::string kind = fields_.text(key("rope.scaling.type"));
     const bool old = kind.empty() && fields_.has(key("rope.scale_linear"));
@@ -362,6 +378,9 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
                                  std::pair{Matrix::kGate, "ffn_gate"},
                                  std::pair{Matrix::kUp, "ffn_up"},
                                  std::pair{Matrix::kDown, "ffn_down"},
+                                 std::pair{Matrix::kQ, "attn_qkv"},
+                                 std::pair{Matrix::kK, "attn_qkv"},
+                                 std::pair{Matrix::kV, "attn_qkv"},
                                  std::pair{Matrix::kGate, "ffn_gate_shexp"},
                                  std::pair{Matrix::kUp, "ffn_up_shexp"},
                                  std::pair{Matrix::kDown, "ffn_down_shexp"},
@@ -381,6 +400,8 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
   set(Matrix::kEmbedding, 0, "token_embd.weight");
   set(Matrix::kHead, 0, "output.weight");
   for (std::int64_t layer = 0; layer < layers; ++layer) {
+    // Where gates and ups are one, that is called as ups are elsewhere.
+    set(Matrix::kGate, layer, fmt::format("blk.{}.ffn_up.weight", layer));
     for (const auto& [matrix, name] : kNames) {
       set(matrix, layer, fmt::format("blk.{}.{}.weight", layer, name));
     }

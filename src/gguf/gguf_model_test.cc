@@ -188,10 +188,10 @@ TEST_F(GgufModelTest, RefusesFactorsOfNoSuchForm) {
 TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(
       fault(small_model("falcon")),
-      EndsWith(
-          "m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
-          "qwen3, qwen2moe, qwen3moe, gemma2, gemma3; llama-server serves such files: give the "
-          "model `engine: llama-server`"));
+      EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
+               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3; "
+               "llama-server serves such files: give the "
+               "model `engine: llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),
               HasSubstr("key \"qwen2.expert_count\" is 8; qwen2 with experts is not built in"));
   EXPECT_THAT(fault(small_model().u32("llama.rope.dimension_count", 2)),

@@ -57,6 +57,10 @@ constexpr std::array kMixtralNames = {
     NamePair{"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
     NamePair{"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
 };
+constexpr std::array kFusedNames = {
+    NamePair{"attn_qkv", "self_attn.qkv_proj"},
+    NamePair{"ffn_up", "mlp.gate_up_proj"},
+};
 constexpr std::array kNormNames = {
     NamePair{"post_attention_norm", "post_attention_layernorm"},
     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
@@ -70,6 +74,8 @@ std::span<const NamePair> own_names(Architecture architecture) {
   switch (architecture) {
     case Architecture::kMixtral:
       return kMixtralNames;
+    case Architecture::kPhi3:
+      return kFusedNames;
     case Architecture::kGemma2:
     case Architecture::kGemma3:
     case Architecture::kOlmo2:

@@ -83,7 +83,8 @@ class Writer:
         self.file.close()
 
 
-def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=False, q_norm=False, bias=False, mlp=True):
+def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=False, q_norm=False, bias=False, mlp=True,
+           behind=False, fused=False):
     """All of a model but for its experts."""
     w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=layers, feed_forward_length=ff,
            attention__head_count=heads, attention__head_count_kv=kv, attention__key_length=head_dim,
@@ -97,11 +98,15 @@ def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=Fal
         w.matrix("output", better, VOCAB, hidden, gain=2.0)
     for layer in range(layers):
         at = f"blk.{layer}."
-        w.norm(at + "attn_norm", hidden)
-        w.norm(at + "ffn_norm", hidden)
-        w.matrix(at + "attn_q", main, heads * head_dim, hidden)
-        w.matrix(at + "attn_k", main, kv * head_dim, hidden)
-        w.matrix(at + "attn_v", better if layer % 2 == 0 else main, kv * head_dim, hidden)
+        if not behind:
+            w.norm(at + "attn_norm", hidden)
+            w.norm(at + "ffn_norm", hidden)
+        if fused:
+            w.matrix(at + "attn_qkv", main, (heads + 2 * kv) * head_dim, hidden)
+        else:
+            w.matrix(at + "attn_q", main, heads * head_dim, hidden)
+            w.matrix(at + "attn_k", main, kv * head_dim, hidden)
+            w.matrix(at + "attn_v", better if layer % 2 == 0 else main, kv * head_dim, hidden)
         w.matrix(at + "attn_output", main if heads * head_dim % 256 == 0 else short, hidden, heads * head_dim, gain=0.5)
         if q_norm:
             w.norm(at + "attn_q_norm", head_dim)
@@ -109,12 +114,16 @@ def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=Fal
         if bias:
             for name, rows in (("q", heads), ("k", kv), ("v", kv)):
                 w.numbers(f"{at}attn_{name}.bias", 0.3 * w.random.normal(size=rows * head_dim))
-        if gemma:
+        if behind:
+            w.norm(at + "attn_q_norm", heads * head_dim)
+            w.norm(at + "attn_k_norm", kv * head_dim)
+        if gemma or behind:
             w.norm(at + "post_attention_norm", hidden)
             w.norm(at + "post_ffw_norm", hidden)
         if mlp:
-            w.matrix(at + "ffn_gate", main, ff, hidden)
-            w.matrix(at + "ffn_up", main, ff, hidden)
+            if not fused:
+                w.matrix(at + "ffn_gate", main, ff, hidden)
+            w.matrix(at + "ffn_up", main, 2 * ff if fused else ff, hidden)
             w.matrix(at + "ffn_down", better if layer % 2 == 0 else main, hidden, ff, gain=0.5)
 
 
@@ -174,7 +183,28 @@ def gemma3(w):
            rope__scaling__factor=8.0)
 
 
-MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3)}
+def granite(w):
+    common(w, layers=2, hidden=64, heads=4, kv=2, head_dim=16, ff=96, tied=True, types=OF_32)
+    w.keys(rope__freq_base=10000.0, attention__scale=0.2, embedding_scale=3.0, residual_scale=0.4, logit_scale=2.0)
+
+
+def olmo2(w):
+    common(w, layers=2, hidden=64, heads=4, kv=4, head_dim=16, ff=96, tied=False, types=OF_32, behind=True)
+    w.keys(rope__freq_base=10000.0)
+
+
+def smollm3(w):
+    common(w, layers=4, hidden=64, heads=4, kv=2, head_dim=16, ff=96, tied=True, types=OF_32)
+    w.keys(rope__freq_base=10000.0)
+
+
+def phi3(w):
+    common(w, layers=2, hidden=64, heads=4, kv=2, head_dim=16, ff=96, tied=False, types=OF_32, fused=True)
+    w.keys(rope__freq_base=10000.0)
+
+
+MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
+                                           smollm3, phi3)}
 
 
 def likeliest(path, ids):

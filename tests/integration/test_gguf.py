@@ -227,3 +227,18 @@ def test_smollm2_reads_texts_as_the_library(smollm2, case):
 @needs_smollm2
 def test_smollm2_talks(smollm2):
     assert smollm2.chat("smollm2", "What is the capital of France?", max_tokens=20) == "The capital of France is Paris."
+
+
+# Mixtures of Q4_K and Q6_K with a vocabulary of their own; engine/gguf_golden_test.cc has more of them.
+@pytest.mark.parametrize("name", ["llama", "qwen3moe", "gemma3"])
+def test_a_file_of_k_blocks_says_what_llama_cpp_says(name):
+    golden = json.loads((heddle.ROOT / f"tests/golden/gguf/{name}.json").read_text())
+    row = f"  random: {{path: {heddle.ROOT}/tests/golden/gguf/{name}.gguf}}\n"
+    device = "  - {name: cpu0, kind: cpu, memory: 64MiB}\n"
+    with heddle.Server(heddle.config(models=[row], devices=device)) as server:
+        for length, wanted in zip(golden["prefixes"], golden["of_blocks"]):
+            body = {"model": "random", "prompt": golden["ids"][:length], "max_tokens": 1, "logprobs": 5, "ignore_eos": True}
+            status, _, answer = server.call("/v1/completions", body)
+            assert status == 200, answer
+            found = answer["choices"][0]["logprobs"]["top_logprobs"][0].values()
+            assert max(found) == pytest.approx(wanted[0][1], abs=0.5)
