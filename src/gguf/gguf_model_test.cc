@@ -185,7 +185,67 @@ TEST_F(GgufModelTest, RefusesFactorsOfNoSuchForm) {
   EXPECT_EQ(spec_of(with_factors(ones)).rope.kind, RopeKind::kDefault);
 }
 
+TEST_F(GgufModelTest, ExpertsAreAsLlamaCppTakesThem) {
+  const auto with_experts = [](const std::string& name) {
+    TestGguf file = small_model(name);
+    file.u32(name + ".expert_count", 6).u32(name + ".expert_used_count", 2);
+    return file;
+  };
+  const spec::ModelSpec mixtral = spec_of(with_experts("llama"));
+  EXPECT_EQ(mixtral.architecture, Architecture::kMixtral);
+  EXPECT_EQ(mixtral.intermediate, 0);
+  EXPECT_EQ(mixtral.experts,
+            (spec::Experts{.count = 6, .active = 2, .intermediate = 24, .normalised = true}));
+  const spec::ModelSpec old = spec_of(with_experts("qwen2moe"));
+  EXPECT_EQ(old.intermediate, 24);
+  EXPECT_EQ(old.experts, (spec::Experts{.count = 6, .active = 2, .intermediate = 12}));
+  const spec::ModelSpec qwen2 = spec_of(with_experts("qwen2moe")
+                                            .u32("qwen2moe.expert_feed_forward_length", 10)
+                                            .u32("qwen2moe.expert_shared_feed_forward_length", 18));
+  EXPECT_EQ(qwen2.intermediate, 18);
+  EXPECT_EQ(qwen2.experts.intermediate, 10);
+  const spec::ModelSpec qwen3 =
+      spec_of(with_experts("qwen3moe").u32("qwen3moe.expert_feed_forward_length", 10));
+  EXPECT_EQ(qwen3.intermediate, 0);
+  EXPECT_TRUE(qwen3.experts.normalised);
+}
+
+TEST_F(GgufModelTest, GemmaIsAsLlamaCppTakesIt) {
+  using enum spec::LayerRope;
+  const spec::ModelSpec plain = spec_of(small_model("gemma3"));
+  EXPECT_THAT(plain.layer_rope, ElementsAre(kModels, kModels)) << "there is no window";
+  EXPECT_EQ(plain.scales.attention, 0.5);
+  const spec::ModelSpec windows = spec_of(small_model("gemma3")
+                                              .u32("gemma3.attention.sliding_window", 8)
+                                              .f32("gemma3.rope.freq_base_swa", 5000.0F));
+  EXPECT_THAT(windows.layer_rope, ElementsAre(kLocal, kLocal));
+  EXPECT_THAT(windows.window, ElementsAre(8, 8));
+  EXPECT_EQ(windows.local_theta, 5000);
+  const spec::ModelSpec second = spec_of(small_model("gemma2")
+                                             .u32("gemma2.attention.sliding_window", 8)
+                                             .f32("gemma2.final_logit_softcapping", 20.0F)
+                                             .u32("gemma2.attention.key_length", 16)
+                                             .u32("gemma2.attention.value_length", 16));
+  EXPECT_THAT(second.window, ElementsAre(8, 0));
+  EXPECT_EQ(second.scales.attention, 0.25);
+  EXPECT_EQ(second.scales.attention_cap, 50);
+  EXPECT_EQ(second.scales.logit_cap, 20);
+}
+
+TEST_F(GgufModelTest, GraniteIsAsLlamaCppTakesIt) {
+  EXPECT_EQ(spec_of(small_model("granite")).scales, (spec::Scales{.attention = 0.5}));
+  const spec::ModelSpec scaled = spec_of(small_model("granite")
+                                             .f32("granite.attention.scale", 0.25F)
+                                             .f32("granite.embedding_scale", 12.0F)
+                                             .f32("granite.residual_scale", 0.5F)
+                                             .f32("granite.logit_scale", 8.0F));
+  EXPECT_EQ(scaled.scales,
+            (spec::Scales{.embedding = 12, .attention = 0.25, .residual = 0.5, .logits = 0.125}));
+}
+
 TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
+  EXPECT_THAT(fault(small_model("phi3").zeros("rope_factors_long.weight", {2})),
+              HasSubstr("(longrope) are not built in"));
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
