@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -213,29 +215,48 @@ Result<ModelConfig> config_of(const gguf::GgufFile& file) {
   return ModelConfig{.model = std::move(*model), .generation = std::move(*defaults)};
 }
 
-/// The type of each matrix of a directory, in the order of spec::format_index(); empty where all
-/// are plain.
-std::vector<spec::DType> formats_of(const TensorSet& tensors, std::int64_t layers) {
+/// Of which matrices the sources of a tensor are, one after the other, over and over; of none where
+/// it is no matrix that may be packed.
+std::vector<spec::Matrix> matrices_of(Role role) {
   using spec::Matrix;
-  constexpr std::array kOfLayer = {std::pair{Matrix::kQ, "self_attn.q_proj"},
-                                   std::pair{Matrix::kK, "self_attn.k_proj"},
-                                   std::pair{Matrix::kV, "self_attn.v_proj"},
-                                   std::pair{Matrix::kOut, "self_attn.o_proj"},
-                                   std::pair{Matrix::kGate, "mlp.gate_proj"},
-                                   std::pair{Matrix::kUp, "mlp.up_proj"},
-                                   std::pair{Matrix::kDown, "mlp.down_proj"}};
-  std::vector<spec::DType> formats(spec::format_count(layers), spec::DType::kBf16);
-  const auto note = [&](const std::string& name, Matrix matrix, std::int64_t layer) {
-    const TensorSet::Entry* entry = tensors.find(name + ".weight");
-    const auto blocks = entry != nullptr ? block_type_of(entry->tensor.type) : std::nullopt;
-    formats[spec::format_index(matrix, layer)] =
-        blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
-  };
-  note("lm_head", Matrix::kHead, 0);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    for (const auto& [matrix, name] : kOfLayer) {
-      note(fmt::format("{}{}.{}", kLayerPrefix, layer, name), matrix, layer);
+  switch (role) {
+    case Role::kQkv:
+      return {Matrix::kQ, Matrix::kK, Matrix::kV};
+    case Role::kOut:
+      return {Matrix::kOut};
+    case Role::kGateUp:
+      return {Matrix::kGate, Matrix::kUp};
+    case Role::kDown:
+      return {Matrix::kDown};
+    case Role::kExpertsGateUp:
+      return {Matrix::kExpertsGate, Matrix::kExpertsUp};
+    case Role::kExpertsDown:
+      return {Matrix::kExpertsDown};
+    case Role::kHead:
+      return {Matrix::kHead};
+    default:
+      return {};
+  }
+}
+
+/// The type of each matrix of a directory, in the order of spec::format_index(); plain where its
+/// experts differ, and empty where all are plain.
+std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelSpec& model) {
+  std::map<std::size_t, spec::DType> found;
+  for (const ImageTensor& image : plan_image(model, spec::DType::kBf16).tensors) {
+    const std::vector<spec::Matrix> matrices = matrices_of(image.role);
+    for (std::size_t i = 0; !matrices.empty() && i < image.sources.size(); ++i) {
+      const TensorSet::Entry* entry = tensors.find(image.sources[i].name);
+      const auto blocks = entry != nullptr ? block_type_of(entry->tensor.type) : std::nullopt;
+      const spec::DType format = blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
+      const auto [at, fresh] =
+          found.emplace(spec::format_index(matrices[i % matrices.size()], image.layer), format);
+      at->second = fresh || at->second == format ? format : spec::DType::kBf16;
     }
+  }
+  std::vector<spec::DType> formats(spec::format_count(model.layers), spec::DType::kBf16);
+  for (const auto& [at, format] : found) {
+    formats[at] = format;
   }
   return std::ranges::any_of(formats, spec::is_blocks) ? formats : std::vector<spec::DType>{};
 }
@@ -304,7 +325,7 @@ Result<Checkpoint> Checkpoint::of(ModelConfig config, TensorSet tensors) {
     if (Result<void> joined = join_packed(tensors, config.quantisation); !joined) {
       return joined.error();
     }
-    config.model.formats = formats_of(tensors, config.model.layers);
+    config.model.formats = formats_of(tensors, config.model);
   }
   Result<std::vector<std::string>> unused = check_tensors(tensors, config.model);
   if (!unused) {

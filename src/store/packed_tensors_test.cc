@@ -56,12 +56,12 @@ constexpr const char* kGptqConfig =
 class PackedTensorsTest : public testing::Test {
  protected:
   /// Stores the matrices of layers so, and the same numbers plainly beside.
-  void make(const Quantisation& how) {
-    const spec::ModelSpec model = model_of_blocks();
+  void make(const Quantisation& how, const spec::ModelSpec& model = model_of_blocks()) {
     plain_ = random_model(model, rng_, [](auto) { return StoredType::kF32; });
     for (auto& [name, tensor] : plain_) {
       const std::size_t ending = name.rfind(".weight");
-      if (tensor.shape.size() != 2 || !name.starts_with("model.layers.")) {
+      const bool router = name.ends_with("mlp.gate.weight");
+      if (tensor.shape.size() != 2 || !name.starts_with("model.layers.") || router) {
         packed_.emplace(name, tensor);
         continue;
       }
@@ -125,6 +125,36 @@ TEST_F(PackedTensorsTest, AwqIsServedInBlocksOfItsNumbers) {
   EXPECT_EQ(model.formats.at(spec::format_index(spec::Matrix::kHead, 0)), DType::kBf16);
   const ImageLayout stored = plan_image(model, DType::kStored);
   EXPECT_LT(stored.bytes, plan_image(model, DType::kBf16).bytes / 2);
+  EXPECT_EQ(image_bytes(packed.tensors, stored).size(), stored.bytes);
+}
+
+/// Each expert has matrices of its own there, and all of them are one in the image.
+TEST_F(PackedTensorsTest, ExpertsAreServedInBlocksToo) {
+  spec::ModelSpec model = model_of_blocks();
+  model.architecture = spec::Architecture::kQwen3Moe;
+  model.qk_norm = true;
+  model.intermediate = 0;
+  model.experts = {.count = 3, .active = 2, .intermediate = 32};
+  make(kGptq, model);
+  const std::string experts = R"({"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+      "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "vocab_size": 50,
+      "quantization_config": )";
+  const auto open_as = [&](const std::string& folder, const std::string& quantisation) {
+    write_text(directory_.path() / folder / "config.json", experts + quantisation + "}");
+    write_safetensors(directory_.path() / folder / "model.safetensors",
+                      quantisation == "null" ? plain_ : packed_);
+    return Checkpoint::open(directory_.path() / folder).value();
+  };
+  const Checkpoint packed = open_as("packed", kGptqConfig);
+  const Checkpoint plain = open_as("plain", "null");
+  for (const spec::Matrix matrix :
+       {spec::Matrix::kExpertsGate, spec::Matrix::kExpertsUp, spec::Matrix::kExpertsDown}) {
+    EXPECT_EQ(packed.config.model.formats.at(spec::format_index(matrix, 1)), DType::kQ40);
+  }
+  const ImageLayout float32 = plan_image(plain.config.model, DType::kF32);
+  EXPECT_EQ(image_bytes(packed.tensors, float32), image_bytes(plain.tensors, float32));
+  const ImageLayout stored = plan_image(packed.config.model, DType::kStored);
   EXPECT_EQ(image_bytes(packed.tensors, stored).size(), stored.bytes);
 }
 
