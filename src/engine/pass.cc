@@ -65,6 +65,12 @@ std::int64_t PassSlice::pooled_rows() const {
   return 0;
 }
 
+std::int64_t PassSlice::scored_rows() const {
+  // The last token of the prompt is followed by what is sampled.
+  const std::int64_t left = sequence->start.prompt_tokens - 1 - first_position();
+  return scores_prompt(*sequence) ? std::clamp<std::int64_t>(left, 0, tokens) : 0;
+}
+
 /// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
 /// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
 /// does not wait for others.
@@ -115,6 +121,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   tell_host(padded, kv);
   const auto ends = ends_of(padded, [](const PassSlice& slice) { return slice.tokens; });
   gather_sampling(padded, ends, activations.logit_rows());
+  gather_scores(padded, ends, activations.logit_rows());
   gather_pooling(padded, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(std::count_if(
@@ -133,6 +140,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
         context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
     enqueue_sampling(context, decoder, activations);
+    scores_.enqueue(context, decoder, activations, mirror_);
     enqueue_pooling(context, decoder, activations);
   };
   if (recurring) {
@@ -192,6 +200,7 @@ Result<void> Pass::enqueue_end(ops::OpContext& context,
   const std::size_t given = mirror_.add(rows);
   const auto ends = ends_of(slices, [](const PassSlice& slice) { return slice.wanted_rows(); });
   gather_sampling(slices, ends, activations.logit_rows());
+  gather_scores(slices, ends, activations.logit_rows());
   gather_pooling(slices, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(picks_count_);
@@ -203,6 +212,7 @@ Result<void> Pass::enqueue_end(ops::OpContext& context,
         activations.hidden.data, mirror_.device<std::byte>(given), rows.size_bytes());
   }
   enqueue_sampling(context, decoder, activations);
+  scores_.enqueue(context, decoder, activations, mirror_);
   enqueue_pooling(context, decoder, activations);
   fetch_sampled(context.stream);
   enqueued_ = context.stream.mark();
@@ -305,6 +315,33 @@ void Pass::gather_sampling(std::span<const PassSlice> slices,
   log_prob_rows_ = mirror_.add(log_prob_rows);
 }
 
+void Pass::gather_scores(std::span<const PassSlice> slices,
+                         std::span<const std::int64_t> ends,
+                         std::int64_t logit_rows) {
+  std::vector<ScoredRow> rows;
+  scored_ends_.clear();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const PassSlice& slice = slices[i];
+    const std::vector<TokenId>& tokens = slice.sequence->start.tokens;
+    for (std::int64_t row = 0; row < slice.scored_rows(); ++row) {
+      const std::int64_t next = slice.first_position() + row + 1;
+      rows.push_back({.row = static_cast<std::int32_t>(ends[i] - slice.tokens + row),
+                      .token = tokens[static_cast<std::size_t>(next)],
+                      .top = slice.sequence->start.params.prompt_logprobs});
+    }
+    scored_ends_.push_back(rows.size());
+  }
+  scores_.gather(rows, logit_rows, mirror_);
+}
+
+std::vector<spec::PromptToken> Pass::scored(std::size_t i) const {
+  std::vector<spec::PromptToken> tokens;
+  for (std::size_t row = i == 0 ? 0 : scored_ends_[i - 1]; row < scored_ends_[i]; ++row) {
+    tokens.push_back(scores_.of(row, mirror_));
+  }
+  return tokens;
+}
+
 void Pass::gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends) {
   std::vector<std::int32_t> picks;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -375,6 +412,7 @@ void Pass::fetch_sampled(device::Stream& stream) {
         sampled_ + static_cast<std::size_t>(picks_count_) * sizeof(std::int32_t);
     mirror_.fetch(stream, told_tokens_, end - told_tokens_);
   }
+  scores_.fetch(stream, mirror_);
 }
 
 void Pass::enqueue_pooling(ops::OpContext& context,
