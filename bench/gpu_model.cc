@@ -69,6 +69,17 @@ class ModelBench {
                 {{"page_bytes", static_cast<double>(gpu.page_bytes)},
                  {"pages", static_cast<double>(gpu.page_count)},
                  {"image_bytes", static_cast<double>(bed_.layout().bytes)}});
+    const spec::ModelSpec& model = shape().model;
+    report_.row("model",
+                {{"hidden", static_cast<double>(model.hidden)},
+                 {"intermediate", static_cast<double>(model.intermediate)},
+                 {"layers", static_cast<double>(model.layers)},
+                 {"heads", static_cast<double>(model.heads)},
+                 {"kv_heads", static_cast<double>(model.kv_heads)},
+                 {"head_dim", static_cast<double>(model.head_dim)},
+                 {"vocab", static_cast<double>(model.vocab)},
+                 {"prompt", static_cast<double>(shape().prompt)},
+                 {"context", static_cast<double>(shape().context)}});
     if (!bed_.fits()) {
       report_.skip("everything", "the device's pages do not hold the model");
       return;
