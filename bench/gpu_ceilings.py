@@ -9,13 +9,21 @@ import json
 import sys
 import time
 
-LAYER = {"qkv": (6144, 4096), "out": (4096, 4096), "gate_up": (28672, 4096), "down": (4096, 14336), "head": (128256, 4096)}
+LAYER = {
+    "qkv": (6144, 4096),
+    "out": (4096, 4096),
+    "gate_up": (28672, 4096),
+    "down": (4096, 14336),
+    "head": (128256, 4096),
+}
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
 
 
 def say(what, **figures):
     print(json.dumps({"shape": "torch", "what": what, **figures}), flush=True)
-    text = "  ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in figures.items())
+    text = "  ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in figures.items()
+    )
     print(f"torch: {what:<34}  {text}", file=sys.stderr, flush=True)
 
 
@@ -28,6 +36,7 @@ class Bench:
 
     def seconds(self, run, in_a_row=10, rounds=5):
         """Of one call, the best of some rounds, each of some calls in a row: as a CUDA graph where that can be had."""
+
         def enqueue():
             for _ in range(in_a_row):
                 run()
@@ -82,8 +91,12 @@ class Bench:
         weights = [self.numbers(outputs, inputs) for _ in range(copies)]
         at = iter(range(1 << 60))
         seconds = self.seconds(lambda: self.torch.nn.functional.linear(x, weights[next(at) % copies]))
-        say(what, us=1e6 * seconds, tflop_s=2e-12 * tokens * outputs * inputs / seconds,
-            gb_s=2e-9 * outputs * inputs / seconds)
+        say(
+            what,
+            us=1e6 * seconds,
+            tflop_s=2e-12 * tokens * outputs * inputs / seconds,
+            gb_s=2e-9 * outputs * inputs / seconds,
+        )
 
     def products(self):
         side = 8192 // (1 if self.scale == 1 else 16)
@@ -101,13 +114,21 @@ class Bench:
         q = self.numbers(1, HEADS, tokens, HEAD_DIM)
         k, v = (self.numbers(1, KV_HEADS, tokens, HEAD_DIM) for _ in range(2))
         seconds = self.seconds(lambda: attend(q, k, v, is_causal=True, enable_gqa=True))
-        say("attention of 2048", us=1e6 * seconds, tflop_s=4e-12 * HEADS * HEAD_DIM * tokens * (tokens + 1) / 2 / seconds)
+        say(
+            "attention of 2048",
+            us=1e6 * seconds,
+            tflop_s=4e-12 * HEADS * HEAD_DIM * tokens * (tokens + 1) / 2 / seconds,
+        )
         for batch in (1, 32, 128):
             context = 1024 if self.scale == 1 else 32
             q = self.numbers(batch, HEADS, 1, HEAD_DIM)
             k, v = (self.numbers(batch, KV_HEADS, context, HEAD_DIM) for _ in range(2))
             seconds = self.seconds(lambda: attend(q, k, v, enable_gqa=True))
-            say(f"attention of {batch} in decode", us=1e6 * seconds, gb_s=4e-9 * batch * KV_HEADS * context * HEAD_DIM / seconds)
+            say(
+                f"attention of {batch} in decode",
+                us=1e6 * seconds,
+                gb_s=4e-9 * batch * KV_HEADS * context * HEAD_DIM / seconds,
+            )
 
     def run(self):
         for name in ("copies", "products", "attention"):

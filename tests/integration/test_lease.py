@@ -1,4 +1,4 @@
-"""The plan of a lease from start to end on the emulated driver: budgets, parts that fail, hang or are missing, SIGTERM."""
+"""The plan of a lease from start to end on the emulated driver: budgets, parts that fail, hang or are missing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PASSED = "[==========] 3 tests from 1 test suite ran. (1 ms total)\n[  PASSED  ]
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """The bundle, in which programs that other tests run are stood for: what counts here is who is run, and for how long."""
+    """The bundle, with stand-ins for programs that other tests run: what counts is who is run, and for how long."""
     folder = tmp_path_factory.mktemp("bundle")
     subprocess.run([heddle.ROOT / "tools/gpu_bundle/make.sh", BUILD, "--stage", folder], check=True)
     made = folder / "heddle-gpu"
@@ -30,7 +30,7 @@ def bundle(tmp_path_factory):
     stand_in(made, "bin/ops_cuda_test", "echo '[  FAILED  ] LinearTest.AgreesWithDouble (3 ms)'; exit 1")
     for program in ("cuda_device", "cuda_linear", "gpu_loop"):
         stand_in(made, f"bin/{program}", "echo stands in")
-    stand_in(made, "bin/gpu_guests", "echo '{\"what\": \"guests\", \"us\": 7}'")
+    stand_in(made, "bin/gpu_guests", 'echo \'{"what": "guests", "us": 7}\'')
     (made / "bin/cuda_ops").unlink(missing_ok=True)
     for script in ("serve_check.py", "memory_check.py", "tests/soak/soak.py", "calibrate.py"):
         (made / script).write_text("print('stands in')\n")
@@ -170,8 +170,13 @@ def test_a_word_to_end_leaves_the_archive_and_nothing_that_runs(bundle, tmp_path
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 143, said
     parts = parts_of(rows_of(tmp_path / "out"))
-    assert {name: part["status"] for name, part in parts.items()} == {"bench_linear": "passed", "bench_guests": "cut off"}
-    assert {"gpu.log", "gpu.jsonl", "bench_linear.txt", "bench_guests.txt", "report.md"} <= kept_in(tmp_path / "out", "parts")
+    assert {name: part["status"] for name, part in parts.items()} == {
+        "bench_linear": "passed",
+        "bench_guests": "cut off",
+    }
+    assert {"gpu.log", "gpu.jsonl", "bench_linear.txt", "bench_guests.txt", "report.md"} <= kept_in(
+        tmp_path / "out", "parts"
+    )
     assert not runs(tmp_path / "started")
 
 

@@ -1,7 +1,7 @@
 """arena_pages.py GPU_MODEL ARGUMENT ...: a load from host memory in huge pages, and from one in small ones.
 
-The kernel decides for all of shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled), so that this needs to be
-root's; the setting is as it was in the end. Where it cannot be changed that is said, and nothing is measured.
+The kernel decides for all of shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled), so that this needs to
+be root's; the setting is as it was in the end. Where it cannot be changed that is said, and nothing is measured.
 """
 
 import json

@@ -22,7 +22,11 @@ SHEETS = {
     "A100-SXM4-40GB": (312e12, 1555e9, 40e9),
     "L40S": (362e12, 864e9, 48e9),
 }
-NAMES = {"H100": "H100-80G", "A100-SXM4-80GB": "A100-80G", "A100-SXM4-40GB": "A100-40G"}  # As data/perf/gpus.yaml has them.
+NAMES = {
+    "H100": "H100-80G",
+    "A100-SXM4-80GB": "A100-80G",
+    "A100-SXM4-40GB": "A100-40G",
+}  # As data/perf/gpus.yaml has them.
 PRODUCTS = ("qkv", "out", "gate_up", "down")
 POINTWISE = ("norm", "silu", "rope")
 SHAPE = "llama-3-8b"
@@ -142,7 +146,11 @@ def fit(rows):
     if (seconds := one.total(POINTWISE)) is not None:
         terms["pointwise_overhead"] = seconds / model["layers"]
     if (seconds := prompt.total(POINTWISE)) is not None:
-        moved = 10 * model["hidden"] + 2 * (model["heads"] + model["kv_heads"]) * model["head_dim"] + 3 * model["intermediate"]
+        moved = (
+            10 * model["hidden"]
+            + 2 * (model["heads"] + model["kv_heads"]) * model["head_dim"]
+            + 3 * model["intermediate"]
+        )
         beside = seconds - model["layers"] * terms.get("pointwise_overhead", 0)
         terms["pointwise"] = 2 * model["prompt"] * moved * model["layers"] / max(beside, 1e-12) / bandwidth
     return name, {key: value for key, value in terms.items() if value is not None}
@@ -150,7 +158,11 @@ def fit(rows):
 
 def weights_of(one, bandwidth, model):
     """Of products of one token: what a byte takes, and a launch. t = bytes / (Bw em) + o / 4 each."""
-    points = [(one.bytes(name) / one.calls(name), one.seconds(name) / one.calls(name)) for name in PRODUCTS if one.seconds(name)]
+    points = [
+        (one.bytes(name) / one.calls(name), one.seconds(name) / one.calls(name))
+        for name in PRODUCTS
+        if one.seconds(name)
+    ]
     if not (found := line_through(points)):
         return {}
     return {"weights": 1 / (found[0] * bandwidth), "linear_overhead": len(PRODUCTS) * found[1]}
@@ -193,8 +205,21 @@ def prefill_of(rows, prompt, flops, model):
     return terms
 
 
-KEYS = ("flops", "bandwidth", "memory", "compute", "weights", "kv", "pointwise", "linear_overhead", "pointwise_overhead",
-        "decode_overhead", "prefill_overhead", "prefill_self", "prefill_cached")
+KEYS = (
+    "flops",
+    "bandwidth",
+    "memory",
+    "compute",
+    "weights",
+    "kv",
+    "pointwise",
+    "linear_overhead",
+    "pointwise_overhead",
+    "decode_overhead",
+    "prefill_overhead",
+    "prefill_self",
+    "prefill_cached",
+)
 
 
 def number(key, value):
@@ -224,7 +249,11 @@ def platforms_yaml(rows):
     terms = []
     if rate := rows.get("load", "gb_s", shape):
         terms.append(f"load: {1 / rate:.4f}s/GB")
-    maps = [(int(found[1]), row) for (of, what), row in rows.found.items() if of == shape and (found := re.fullmatch(r"map of (\d+)", what))]
+    maps = [
+        (int(found[1]), row)
+        for (of, what), row in rows.found.items()
+        if of == shape and (found := re.fullmatch(r"map of (\d+)", what))
+    ]
     if maps:
         row = max(maps, key=lambda each: each[0])[1]
         terms.append(f"map_page: {(row['map_us_per_page'] + row['unmap_us_per_page']) / 2:.3g}us")
@@ -232,19 +261,45 @@ def platforms_yaml(rows):
 
 
 def table(head, rows):
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+    return "\n".join(
+        [
+            "| " + " | ".join(head) + " |",
+            "|" + " --- |" * len(head),
+            *("| " + " | ".join(map(str, row)) + " |" for row in rows),
+        ]
+    )
 
 
 # Claims of docs/performance.md: how they read, the row's name, its figures, what was asked for.
 CLAIMS = [
     ("a load, against one copy of pinned memory", "load", "{gb_s:.1f} GB/s, {of_ceiling:.2f}", "0.95"),
     ("a load onto another model's pages", "evict, then load", "{ms:.0f} ms, of it {unmap_ms:.1f} unmapping", ""),
-    ("first token of a model that is loaded for it, against copy and prefill", "first token of *", "{ms:.0f} ms, {of_both:.2f}", "at most 1.15"),
+    (
+        "first token of a model that is loaded for it, against copy and prefill",
+        "first token of *",
+        "{ms:.0f} ms, {of_both:.2f}",
+        "at most 1.15",
+    ),
     ("prefill, against the ceilings", "prefill of * by *", "{tokens_per_s:.0f} tokens/s, {of_ceiling:.2f}", "0.80"),
-    ("decode ahead, against the ceilings", "decode of *, ahead", "{tokens_per_s:.0f} tokens/s, {ms:.2f} ms, {of_ceiling:.2f}", "0.85"),
-    ("decode while another model is loaded", "decode of * while loading", "{slower:.2f} times a quiet step; the load {load_of_ceiling:.2f} of the copy", ""),
+    (
+        "decode ahead, against the ceilings",
+        "decode of *, ahead",
+        "{tokens_per_s:.0f} tokens/s, {ms:.2f} ms, {of_ceiling:.2f}",
+        "0.85",
+    ),
+    (
+        "decode while another model is loaded",
+        "decode of * while loading",
+        "{slower:.2f} times a quiet step; the load {load_of_ceiling:.2f} of the copy",
+        "",
+    ),
     ("a switch to a model that is there", "switch to a model that is there", "{added_ms:.2f} ms more", "1 ms"),
-    ("KV handed over, the longest step meanwhile", "KV handed over and back", "{largest_of_median:.2f} times the median", "1.1"),
+    (
+        "KV handed over, the longest step meanwhile",
+        "KV handed over and back",
+        "{largest_of_median:.2f} times the median",
+        "1.1",
+    ),
     ("KV on pages here and there", "elastic KV, decode of *", "{lost:.3f} of a step lost", "0.01"),
 ]
 
@@ -268,24 +323,54 @@ def beside_torch(rows, shape):
     found = rows.found
     prompt, model = rows.get("model", "prompt", shape) or 0, found.get((shape, "model"), {})
     pairs = [
-        ("copy from pinned memory [GB/s]", rows.get("ceilings", "copy_gb_s", shape), rows.get("copy in", "gb_s", "torch")),
+        (
+            "copy from pinned memory [GB/s]",
+            rows.get("ceilings", "copy_gb_s", shape),
+            rows.get("copy in", "gb_s", "torch"),
+        ),
         ("device read [GB/s]", rows.get("ceilings", "read_gb_s", shape), rows.get("read", "gb_s", "torch")),
-        ("product of 8192 cubed [TFLOP/s]", rows.get("product, square", "tflop_s", shape), rows.get("product 8192 x 8192 x 8192", "tflop_s", "torch")),
-        ("attention of a prompt [TFLOP/s]", rows.get(f"prefill of {prompt:.0f}, attention", "tflop_s", shape), rows.get(f"attention of {prompt:.0f}", "tflop_s", "torch")),
+        (
+            "product of 8192 cubed [TFLOP/s]",
+            rows.get("product, square", "tflop_s", shape),
+            rows.get("product 8192 x 8192 x 8192", "tflop_s", "torch"),
+        ),
+        (
+            "attention of a prompt [TFLOP/s]",
+            rows.get(f"prefill of {prompt:.0f}, attention", "tflop_s", shape),
+            rows.get(f"attention of {prompt:.0f}", "tflop_s", "torch"),
+        ),
     ]
     for batch in (1, 32, 128):
         ours = rows.get(f"decode of {batch}, attention", "gb_s", shape)
-        pairs.append((f"attention of {batch} in decode [GB/s]", ours, rows.get(f"attention of {batch} in decode", "gb_s", "torch")))
+        pairs.append(
+            (
+                f"attention of {batch} in decode [GB/s]",
+                ours,
+                rows.get(f"attention of {batch} in decode", "gb_s", "torch"),
+            )
+        )
         for name in (*PRODUCTS, "head"):
             theirs = rows.get(f"product {name} of {batch}", "us", "torch")
-            mine, calls = rows.get(f"decode of {batch}, {name}", "us", shape), rows.get(f"decode of {batch}, {name}", "calls", shape)
+            mine, calls = rows.get(f"decode of {batch}, {name}", "us", shape), rows.get(
+                f"decode of {batch}, {name}", "calls", shape
+            )
             if mine and theirs:  # Times: what is greater is worse.
                 pairs.append((f"{name}, {batch} tokens [calls a second]", 1e6 * calls / mine, 1e6 / theirs))
     for what in [key[1] for key in found if key[0] == shape and key[1].startswith("transformers: ")]:
         mine = {"prefill": "prefill of {0} by {0}", "decode": "decode of {0}, ahead"}
         kind, size = re.match(r"transformers: (\w+) of (\d+)", what).groups()
-        pairs.append((f"{what} [tokens/s]", rows.get(mine[kind].format(size), "tokens_per_s", shape), rows.get(what, "tokens_per_s", shape)))
-    return [(what, f"{ours:.4g}", f"{theirs:.4g}", f"{ours / theirs:.2f}") for what, ours, theirs in pairs if ours and theirs and model]
+        pairs.append(
+            (
+                f"{what} [tokens/s]",
+                rows.get(mine[kind].format(size), "tokens_per_s", shape),
+                rows.get(what, "tokens_per_s", shape),
+            )
+        )
+    return [
+        (what, f"{ours:.4g}", f"{theirs:.4g}", f"{ours / theirs:.2f}")
+        for what, ours, theirs in pairs
+        if ours and theirs and model
+    ]
 
 
 def swept(rows):
@@ -305,7 +390,16 @@ def operations(rows, shape):
     for (of, what), row in rows.found.items():
         if of == shape and "share" in row:
             rates = [f"{row[key]:.4g}" for key in ("gb_s", "tflop_s")]
-            made.append((what, f"{row['calls']:.0f}", f"{row['us']:.1f}", f"{row['share']:.2f}", *rates, f"{row['of_ceiling']:.2f}"))
+            made.append(
+                (
+                    what,
+                    f"{row['calls']:.0f}",
+                    f"{row['us']:.1f}",
+                    f"{row['share']:.2f}",
+                    *rates,
+                    f"{row['of_ceiling']:.2f}",
+                )
+            )
     return made
 
 
@@ -313,9 +407,22 @@ def report(rows):
     shapes = [rows.shape(), *(shape for shape, what in rows.found if what == "model" and shape != rows.shape())]
     parts = [(name, row["status"], f"{row['seconds']:.0f} s", row.get("why", "")) for name, row in rows.parts.items()]
     sections = [f"# {rows.device or 'no GPU'}, heddle {rows.version}, {rows.at}\n\ncuBLASLt: {rows.blas or 'none'}."]
-    sections.append("## Claims\n\n" + table(("claim", "figure", "asked for", "conditions", "command", "date, commit"), [row for shape in shapes for row in claims(rows, shape)]))
-    sections.append("## Ours / torch\n\n" + table(("what", "ours", "torch", "ours / torch"), beside_torch(rows, rows.shape())))
-    sections.append("## Operations\n\n" + table(("step, operation", "calls", "µs", "share", "GB/s", "TFLOP/s", "of ceiling"), operations(rows, rows.shape())))
+    sections.append(
+        "## Claims\n\n"
+        + table(
+            ("claim", "figure", "asked for", "conditions", "command", "date, commit"),
+            [row for shape in shapes for row in claims(rows, shape)],
+        )
+    )
+    sections.append(
+        "## Ours / torch\n\n" + table(("what", "ours", "torch", "ours / torch"), beside_torch(rows, rows.shape()))
+    )
+    sections.append(
+        "## Operations\n\n"
+        + table(
+            ("step, operation", "calls", "µs", "share", "GB/s", "TFLOP/s", "of ceiling"), operations(rows, rows.shape())
+        )
+    )
     sections.append("## Sweep\n\n" + table(("setting", "figure", "usual ms", "ms", "faster"), swept(rows)))
     sections.append("## Parts\n\n" + table(("part", "status", "took", "why"), parts))
     return "\n\n".join(sections) + "\n"
@@ -325,7 +432,11 @@ def write(out):
     """The three files, of OUT's rows."""
     path = out / "gpu.jsonl"
     rows = Rows(path.read_text(errors="replace").splitlines() if path.exists() else [])
-    for name, text in (("gpus.yaml", gpus_yaml(rows)), ("platforms.yaml", platforms_yaml(rows)), ("report.md", report(rows))):
+    for name, text in (
+        ("gpus.yaml", gpus_yaml(rows)),
+        ("platforms.yaml", platforms_yaml(rows)),
+        ("report.md", report(rows)),
+    ):
         (out / name).write_text(text)
 
 

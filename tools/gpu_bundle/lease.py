@@ -2,9 +2,9 @@
 
     lease.py [CALL ... | PART ...] [OPTION ...]
 
-A CALL is truth, numbers, sweep, robustness or final (all five when nothing is named), and takes 570 seconds at most. Its
-parts run in the order of their worth, each a process with a limit of its own, and never longer than the call has left.
-A part that fails, hangs or is missing stops no other. OUT gets, as soon as it is known:
+A CALL is truth, numbers, sweep, robustness or final (all five when nothing is named), and takes 570 seconds at most.
+Its parts run in the order of their worth, each a process with a limit of its own, and never longer than the call has
+left. A part that fails, hangs or is missing stops no other. OUT gets, as soon as it is known:
 
     gpu.log               all that is said          summary.txt              a line for each part
     gpu.jsonl             rows of figures           results-CALL.tar.gz      all of OUT, written anew after each part
@@ -224,7 +224,11 @@ class Lease:
             for part in parts:
                 limit = min(part.limit, self.options.limit or part.limit)
                 reason = self.reason_against(part) or self.fault_of(part)
-                late = "" if at + LEAST <= self.options.budget - RESERVE else ", if those before it take less than they may"
+                late = (
+                    ""
+                    if at + LEAST <= self.options.budget - RESERVE
+                    else ", if those before it take less than they may"
+                )
                 print(f"  {part.name:<24} {limit:>4.0f} s, from {at:>4.0f} s on  {reason or 'runs' + late}")
                 at += 0 if reason else limit
 
@@ -236,7 +240,11 @@ def main():
         for name, parts in calls:
             print(f"{name}: {' '.join(part.name for part in parts)}")
         return 0
-    if os.environ.get("HEDDLE_CUDA_DRIVER", DRIVER) == DRIVER and not os.path.exists("/dev/nvidiactl") and not options.dry_run:
+    if (
+        os.environ.get("HEDDLE_CUDA_DRIVER", DRIVER) == DRIVER
+        and not os.path.exists("/dev/nvidiactl")
+        and not options.dry_run
+    ):
         print("skipped: there is no NVIDIA GPU here (no /dev/nvidiactl)")
         return 0
     lease = Lease(options)

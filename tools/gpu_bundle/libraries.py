@@ -15,7 +15,11 @@ LOOK = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).cublasLtGetVersion())
 def folders():
     """Where it may be, the likeliest first."""
     sites = [*sys.path, *site.getsitepackages(), site.getusersitepackages()]
-    for pattern in ("/opt/*/lib/python3*/site-packages", "/usr/local/lib/python3*/*-packages", "/root/*/lib/python3*/site-packages"):
+    for pattern in (
+        "/opt/*/lib/python3*/site-packages",
+        "/usr/local/lib/python3*/*-packages",
+        "/root/*/lib/python3*/site-packages",
+    ):
         sites += sorted(glob.glob(pattern))
     if prefix := os.environ.get("CONDA_PREFIX"):
         sites += sorted(glob.glob(f"{prefix}/lib/python3*/site-packages"))
@@ -23,7 +27,13 @@ def folders():
     for place in dict.fromkeys(sites):
         for under in ("nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cu12/lib", "torch/lib"):
             yield f"{place}/{under}"
-    for pattern in ("/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/opt/conda/lib", "/usr/lib/*-linux-gnu", "/usr/lib64"):
+    for pattern in (
+        "/usr/local/cuda*/lib64",
+        "/usr/local/cuda*/targets/*/lib",
+        "/opt/conda/lib",
+        "/usr/lib/*-linux-gnu",
+        "/usr/lib64",
+    ):
         yield from sorted(glob.glob(pattern), reverse=True)
 
 
@@ -43,7 +53,9 @@ def find_cublaslt(environment):
         return None, "HEDDLE_CUBLASLT is none"
     if named:
         version = version_of(named)
-        return (named, version) if version is not None else (None, f"HEDDLE_CUBLASLT names {named}, which does not load")
+        return (
+            (named, version) if version is not None else (None, f"HEDDLE_CUBLASLT names {named}, which does not load")
+        )
     if environment.get("HEDDLE_CUDA_DRIVER", "libcuda.so.1") != "libcuda.so.1":
         return None, "beside another driver than the machine's, HEDDLE_CUBLASLT is to name it"
     broken = []

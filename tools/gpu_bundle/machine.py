@@ -8,8 +8,23 @@ import resource
 import subprocess
 import sys
 
-QUERY = ("name", "driver_version", "memory.total", "memory.used", "pcie.link.gen.max", "pcie.link.width.max", "clocks.max.sm", "power.limit")
-LIBRARIES = ("nvidia-smi -q", "nvidia-smi topo -m", "lscpu", "ls -l /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm", "dmesg")
+QUERY = (
+    "name",
+    "driver_version",
+    "memory.total",
+    "memory.used",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
+    "clocks.max.sm",
+    "power.limit",
+)
+LIBRARIES = (
+    "nvidia-smi -q",
+    "nvidia-smi topo -m",
+    "lscpu",
+    "ls -l /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm",
+    "dmesg",
+)
 TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
 
 

@@ -98,30 +98,43 @@ def profile(of):
 
 
 def sweep(of):
-    """What of the numbers that were chosen blind should be another one? And kernels of this machine's folders images-*."""
+    """Which of the numbers that were chosen blind should be another one? And kernels of the folders images-*."""
     parts = [of.model("usual", 60, "load,evict,prefill,decode", batches="1,4,16,32")]
     for folder in sorted(of.here.glob("images-*")):
-        parts.append(of.model(folder.name, 60, "prefill,decode", batches="1,32", environment={"HEDDLE_CUDA_IMAGES": str(folder)}))
+        parts.append(
+            of.model(folder.name, 60, "prefill,decode", batches="1,32", environment={"HEDDLE_CUDA_IMAGES": str(folder)})
+        )
     for name, values, shown, batches in TRIED[:2] if of.small else TRIED:
         for value in values[:1] if of.small else values:
             environment = {f"HEDDLE_TUNE_{name}": str(value)}
             parts.append(of.model(f"{name.lower()}_{value}", 40, shown, batches=batches, environment=environment))
-    parts.append(of.script("small_pages", 60, "arena_pages.py", *parts[0].command[:1], *(TINY if of.small else ["--shape", "llama-3-8b"])))
+    parts.append(
+        of.script(
+            "small_pages",
+            60,
+            "arena_pages.py",
+            *parts[0].command[:1],
+            *(TINY if of.small else ["--shape", "llama-3-8b"]),
+        )
+    )
     return parts
 
 
 def robustness(of):
     """Does it hold?"""
     few = ["--rounds", "1"] if of.small else []
-    size = "10m" if of.small else "8b"
+    model = ["--model", "models/adder"] if of.small else []
     log = ["--kill-every", "15", "--keep-log", str(of.out / "soak_server.txt")]
     watched = "bin/ops_cuda_test"
     chosen = "--gtest_filter=*Attention*:*Linear*:*Sample*:*Norm*"
     return [
         of.script("serve", 90, "serve_check.py", *few),
         of.script("memory", 90, "memory_check.py", *few),
-        dataclasses.replace(of.script("soak", 120, "tests/soak/soak.py", "--gpu", "--minutes", "1", *log), why_not=SLOW if of.small else ""),
-        of.script("calibrate", 170, "calibrate.py", "--size", size, "--out", str(of.out / "calibration")),
+        dataclasses.replace(
+            of.script("soak", 120, "tests/soak/soak.py", "--gpu", "--minutes", "1", *log),
+            why_not=SLOW if of.small else "",
+        ),
+        of.script("calibrate", 170, "calibrate.py", *model, "--out", str(of.out / "calibration")),
         Part("memcheck", 120, [SANITIZER, "--tool", "memcheck", "--error-exitcode", "9", watched, chosen]),
         Part("racecheck", 120, [SANITIZER, "--tool", "racecheck", "--error-exitcode", "9", watched, chosen]),
     ]

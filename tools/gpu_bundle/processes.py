@@ -108,12 +108,21 @@ def wait(process, limit, stop):
 
 
 def run(command, limit, environment, folder, told, stop):
-    """(status, seconds): its exit status, or None where it took longer than its limit. Ends it, too, where it raises CutOff:
-    `stop` was set."""
+    """(status, seconds): its exit status, or None where it took longer than its limit.
+
+    Ends it too where it raises CutOff, as `stop` was set.
+    """
     began = time.monotonic()
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, errors="replace", start_new_session=True,
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     )
     lock = threading.Lock()
 
