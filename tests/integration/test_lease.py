@@ -32,7 +32,7 @@ def bundle(tmp_path_factory):
         stand_in(made, f"bin/{program}", "echo stands in")
     stand_in(made, "bin/gpu_guests", 'echo \'{"what": "guests", "us": 7}\'')
     (made / "bin/cuda_ops").unlink(missing_ok=True)
-    for script in ("serve_check.py", "memory_check.py", "tests/soak/soak.py", "calibrate.py"):
+    for script in ("serve_check.py", "memory_check.py"):
         (made / script).write_text("print('stands in')\n")
     images = made / "images-of-here"
     images.mkdir()
@@ -230,3 +230,21 @@ def test_libraries_are_found_where_packages_put_them(bundle, tmp_path):
         env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{bundle}:{tmp_path}/broken:{tmp_path}/good"},
     ).stdout
     assert f"'{tmp_path}/good/nvidia/cublas/lib/libcublasLt.so.13', 130000" in told
+
+
+def test_calibrate_is_asked_about_a_gpu_with_the_model_that_is_named(bundle, tmp_path):
+    (tmp_path / "heddle").write_text('#!/bin/sh\ncat "$2"; echo "$@"; exit 7\n')
+    (tmp_path / "heddle").chmod(0o755)
+    command = [sys.executable, bundle / "calibrate.py", "--model", heddle.MODELS / "adder", "--out", tmp_path / "out"]
+    told = {**os.environ, "HEDDLE_BINARY": str(tmp_path / "heddle")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=told)
+    assert done.returncode == 7, "its status is the part's"
+    assert f"calibrate {tmp_path}/out/heddle.yaml --device gpu0 --model random --out {tmp_path}/out" in done.stdout
+    checked = subprocess.run(
+        [heddle.BINARY, "config", "check", tmp_path / "out/heddle.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(HEDDLE_CUDA_EMULATOR="memory=1GiB"),
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
