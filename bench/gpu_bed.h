@@ -81,6 +81,12 @@ class Bed {
   /// Maps the window and copies the image, by the worker's own way; `tell` is told, in another
   /// thread, how many bytes are there.
   Loaded load(const std::function<void(std::uint64_t)>& tell = {}) {
+    return load(*window_, pages_, tell);
+  }
+  /// The same into another window of make_window(), over as many pages.
+  Loaded load(memory::Window& window,
+              const std::vector<PageId>& pages,
+              const std::function<void(std::uint64_t)>& tell = {}) {
     std::mutex mutex;
     std::condition_variable changed;
     bool opened = false;
@@ -107,8 +113,8 @@ class Bed {
                            .on_lost = [](const Error& error) { must(Result<void>(error)); }});
     const double seconds = seconds_of([&] {
       mapper.open({.model = ModelId{1},
-                   .window = &*window_,
-                   .pages = pages_,
+                   .window = &window,
+                   .pages = pages,
                    .source = first_pages(image_pages_),
                    .image_bytes = layout_.bytes,
                    .ready_bytes = layout_.bytes});
@@ -185,13 +191,15 @@ class Bed {
 /// An engine over a Bed, with sequences of random tokens. Steps are timed.
 class Runner {
  public:
-  /// `device` is the bed's or stands for it.
-  Runner(Bed& bed, device::Device& device)
+  /// `device` is the bed's or stands for it; `kernels` as engine::EngineOptions has them.
+  Runner(Bed& bed, device::Device& device, const ops::KernelTable* kernels = nullptr)
       : bed_(bed),
-        engine_(must(engine::Engine::create(
-            device,
-            bed.pool(),
-            {.max_batch_tokens = std::max(bed.shape().prompt, kLeast), .run_ahead = true}))) {}
+        engine_(
+            must(engine::Engine::create(device,
+                                        bed.pool(),
+                                        {.max_batch_tokens = std::max(bed.shape().prompt, kLeast),
+                                         .run_ahead = kernels == nullptr,
+                                         .kernels = kernels}))) {}
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 

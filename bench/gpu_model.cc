@@ -1,17 +1,25 @@
 // Whole models on a GPU beside what it does at best, all in one run: random weights in bfloat16 in
 // the device's pages, in engines, without sockets and files.
 //
-//   gpu_model [--shape NAME]... [--memory SIZE] [--page SIZE] [--python PROGRAM]
+//   gpu_model [OPTION ...]
 //
-//   --shape    llama-3-8b, qwen2.5-14b (these two when absent), or tiny, for the emulated driver
-//   --memory   for pages; 85 % of what is free when absent
-//   --page     size of a page, 2MiB when absent
-//   --python   runs bench/gpu_transformers.py in the end; python3 when absent
+//   --shape       llama-3-8b, qwen2.5-14b (these two when absent), or tiny, for the emulated driver
+//   --part        of the measurement; several by commas, or by saying it again. All when absent
+//   --operations  the part of that name: what each operation of a step takes
+//   --budget      seconds of the whole run: what would begin later is skipped, what would end later
+//                 is given up
+//   --batches     sequences that decode together: 1,32,128 when absent
+//   --steps       of which a decode's figures are; --rounds of everything else
+//   --memory      for pages; 85 % of what is free when absent
+//   --page        size of a page, 2MiB when absent
+//   --python      runs bench/gpu_transformers.py in the end; python3 when absent
+//   --tunables    says what HEDDLE_TUNE_... there are, with the values of now, and ends
 //
 // JSON lines on standard output, a table for people on standard error. docs/guide/gpu-bench.md says
 // how to read it. The host needs as much memory as the model has weights, pinned.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -27,9 +35,11 @@
 
 #include "base/rng.h"
 #include "base/test_places.h"
-#include "base/units.h"
 #include "bench/gpu_bed.h"
 #include "bench/gpu_ceilings.h"
+#include "bench/gpu_elastic.h"
+#include "bench/gpu_operations.h"
+#include "bench/gpu_options.h"
 #include "bench/gpu_report.h"
 #include "bench/gpu_shapes.h"
 #include "bench/gpu_switch.h"
@@ -45,9 +55,11 @@ constexpr std::chrono::seconds kPartMost{120};
 
 class ModelBench {
  public:
-  ModelBench(const Shape& shape, std::uint64_t memory, std::size_t page_bytes, Watchdog& watchdog)
-      : watchdog_(begun(watchdog, "the GPU's pages and the image")),
-        bed_(shape, memory, page_bytes),
+  ModelBench(const Shape& shape, const ModelOptions& options, Budget& budget, Watchdog& watchdog)
+      : options_(options),
+        budget_(budget),
+        watchdog_(begun(watchdog, shape.name + ": the GPU's pages and the image")),
+        bed_(shape, options.memory, options.page_bytes),
         report_(shape.name) {}
 
   void run() {
@@ -57,21 +69,35 @@ class ModelBench {
                 {{"page_bytes", static_cast<double>(gpu.page_bytes)},
                  {"pages", static_cast<double>(gpu.page_count)},
                  {"image_bytes", static_cast<double>(bed_.layout().bytes)}});
+    const spec::ModelSpec& model = shape().model;
+    report_.row("model",
+                {{"hidden", static_cast<double>(model.hidden)},
+                 {"intermediate", static_cast<double>(model.intermediate)},
+                 {"layers", static_cast<double>(model.layers)},
+                 {"heads", static_cast<double>(model.heads)},
+                 {"kv_heads", static_cast<double>(model.kv_heads)},
+                 {"head_dim", static_cast<double>(model.head_dim)},
+                 {"vocab", static_cast<double>(model.vocab)},
+                 {"prompt", static_cast<double>(shape().prompt)},
+                 {"context", static_cast<double>(shape().context)}});
     if (!bed_.fits()) {
       report_.skip("everything", "the device's pages do not hold the model");
       return;
     }
-    part("load", [&] { load(); });
-    part("ceilings", [&] { ceilings_ = CeilingBench(bed_, report_).run(); });
-    part("load, against the copy", [&] { report_loads(); });
+    load();
+    ceilings_ = CeilingBench(bed_, report_).run();
+    part("load", [&] { report_loads(); });
+    part("evict", [&] { evict(); });
     part("prefill", [&] { prefill(); });
-    part("first token", [&] { first_token(); });
+    part("first_token", [&] { first_token(); });
     for (const Decoding how : {Decoding::kEnqueued, Decoding::kReplayed, Decoding::kAhead}) {
       part("decode", [&] { decode(how); });
     }
-    part("elastic KV", [&] { elastic(); });
+    part("busy", [&] { busy(); });
+    part("operations", [&] { OperationBench(bed_, report_, ceilings_).run(); });
+    part("elastic", [&] { ElasticBench(bed_, report_).run(); });
     part("switch", [&] { switch_models(); });
-    part("KV handed over", [&] { hand_over(); });
+    part("hand_over", [&] { hand_over(); });
     part("map", [&] { map(); });
     report_.conclude();
   }
@@ -81,20 +107,30 @@ class ModelBench {
   /// before was waited for, as a worker's engine does.
   enum class Decoding : std::uint8_t { kEnqueued, kReplayed, kAhead };
 
-  static Watchdog& begun(Watchdog& watchdog, const char* name) {
-    watchdog.part(name, kPartMost);
+  Watchdog& begun(Watchdog& watchdog, const std::string& name) const {
+    watchdog.part(name, budget_.left(kPartMost).value_or(std::chrono::seconds(1)));
     return watchdog;
   }
   template <class Run>
   void part(const char* name, const Run& run) {
-    watchdog_.part(shape().name + ": " + name, kPartMost);
+    if (!options_.has(name)) {
+      return;
+    }
+    const auto most = budget_.left(kPartMost);
+    if (!most) {
+      report_.skip(name, "the run's budget is spent");
+      return;
+    }
+    watchdog_.part(shape().name + ": " + name, *most);
     run();
+    watchdog_.part(shape().name + ": after " + name, kPartMost);
   }
   [[nodiscard]] const Shape& shape() const { return bed_.shape(); }
 
   /// Leaves it loaded: ceilings are measured with its weights.
   void load() {
-    for (int round = 0; round < shape().rounds; ++round) {
+    const int rounds = options_.has("load") ? shape().rounds : 1;
+    for (int round = 0; round < rounds; ++round) {
       bed_.window().unmap_all();
       loads_.push_back(bed_.load());
     }
@@ -114,6 +150,83 @@ class ModelBench {
                  {"gb_s", 1e-9 * rate},
                  {"of_ceiling", rate / ceilings_.copy}},
                 Wanted{.figure = "of_ceiling", .least = 0.95});
+  }
+
+  /// Another model takes the pages of one that is there: its window is unmapped, and then the other
+  /// one is loaded; against a load onto free pages.
+  void evict() {
+    memory::Window other = bed_.make_window();
+    std::vector<double> seconds;
+    std::vector<double> unmapping;
+    for (int round = 0; round < shape().rounds; ++round) {
+      double unmapped = 0;
+      seconds.push_back(seconds_of([&] {
+        unmapped = seconds_of([&] { bed_.window().unmap_all(); });
+        bed_.load(other, bed_.pages());
+      }));
+      unmapping.push_back(unmapped);
+      other.unmap_all();
+      bed_.load();
+    }
+    std::vector<double> alone;
+    for (const Bed::Loaded& load : loads_) {
+      alone.push_back(load.seconds);
+    }
+    report_.row("evict, then load",
+                {{"ms", 1e3 * median(seconds)},
+                 {"unmap_ms", 1e3 * median(unmapping)},
+                 {"load_ms", 1e3 * median(alone)}});
+  }
+
+  /// Decode steps while another model is loaded, beside the same ones without.
+  void busy() {
+    const std::int64_t batch = shape().batches[shape().batches.size() / 2];
+    Runner runner(bed_, bed_.device());
+    runner.add_model(kFirst, bed_.window());
+    const std::int64_t each =
+        runner.engine().kv_pages_for(kFirst, shape().context + 8 * shape().steps);
+    const auto image = std::ssize(bed_.pages());
+    if (image + batch * each > bed_.pool().free_count()) {
+      report_.skip("decode while loading", "no pages for two models and so much KV");
+      return;
+    }
+    memory::Window other = bed_.make_window();
+    const std::vector<PageId> pages = must(bed_.pool().take(kWeightsLease, image));
+    std::vector<engine::SequenceId> ids;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      ids.push_back(runner.add(kFirst, shape().context));
+      runner.compute(ids.back());
+    }
+    std::vector<double> quiet;
+    for (std::int64_t i = 0; i < 6 + shape().steps; ++i) {
+      quiet.push_back(runner.step(ids, 1, true));
+    }
+    quiet.erase(quiet.begin(), quiet.begin() + 6);
+    std::atomic<bool> over = false;
+    Bed::Loaded loaded;
+    std::thread loading([&] {
+      loaded = bed_.load(other, pages);
+      over = true;
+    });
+    std::vector<double> steps;
+    for (std::int64_t i = 0; i < 6 * shape().steps && (!over || steps.empty()); ++i) {
+      steps.push_back(runner.step(ids, 1, true));
+    }
+    loading.join();
+    runner.step(ids, 1);
+    for (const auto id : ids) {
+      runner.engine().remove_sequence(id);
+    }
+    other.unmap_all();
+    bed_.pool().put(kWeightsLease, pages);
+    const double rate = static_cast<double>(bed_.layout().bytes) / loaded.seconds;
+    report_.row("decode of " + std::to_string(batch) + " while loading",
+                {{"ms", 1e3 * median(steps)},
+                 {"largest_ms", 1e3 * *std::max_element(steps.begin(), steps.end())},
+                 {"quiet_ms", 1e3 * median(quiet)},
+                 {"slower", median(steps) / median(quiet)},
+                 {"load_gb_s", 1e-9 * rate},
+                 {"load_of_ceiling", rate / ceilings_.copy}});
   }
 
   /// From the word that a model whose image is in the host's memory is wanted to the first token of
@@ -252,78 +365,6 @@ class ModelBench {
         ahead ? std::optional(Wanted{.figure = "of_ceiling", .least = 0.85}) : std::nullopt);
   }
 
-  /// Decoding with KV on pages that are taken from the pool as sequences grow, wherever they lie,
-  /// against KV that lies in a row as if it had been mapped before: the steps in which nobody grows
-  /// into another page, on pages in order.
-  void elastic() {
-    const std::int64_t batch = shape().batches[shape().batches.size() / 2];
-    std::vector<double> fixed;
-    std::vector<double> grown;
-    for (const bool scattered : {false, true, false, true}) {
-      if (!elastic_steps(batch, scattered, scattered ? grown : fixed)) {
-        report_.skip("elastic KV", "no pages for so much KV");
-        return;
-      }
-    }
-    double sum = 0;
-    for (const double seconds : grown) {
-      sum += seconds;
-    }
-    const double mean = sum / static_cast<double>(grown.size());
-    report_.row("elastic KV, decode of " + std::to_string(batch),
-                {{"ms", 1e3 * mean},
-                 {"in_place_ms", 1e3 * median(fixed)},
-                 {"lost", 1 - median(fixed) / mean}},
-                Wanted{.figure = "lost", .most = 0.01});
-  }
-
-  /// Appends the seconds of steps: on scattered pages of all, else of those that took no page.
-  bool elastic_steps(std::int64_t batch, bool scattered, std::vector<double>& seconds) {
-    const std::vector<PageId> held = scattered ? make_holes() : std::vector<PageId>();
-    const bool had = elastic_steps_of(batch, scattered, seconds);
-    bed_.pool().put(kKvLease, held);
-    return had;
-  }
-
-  bool elastic_steps_of(std::int64_t batch, bool scattered, std::vector<double>& seconds) {
-    Runner runner(bed_, bed_.device());
-    runner.add_model(kFirst, bed_.window());
-    const std::int64_t each =
-        runner.engine().kv_pages_for(kFirst, shape().context + 4 * shape().steps);
-    if (batch * each > bed_.pool().free_count()) {
-      return false;
-    }
-    std::vector<engine::SequenceId> ids;
-    for (std::int64_t i = 0; i < batch; ++i) {
-      ids.push_back(runner.add(kFirst, shape().context));
-      runner.compute(ids.back());
-    }
-    for (std::int64_t i = 0; i < 6 + 2 * shape().steps; ++i) {
-      const std::int64_t pages = runner.engine().kv_pages(kFirst);
-      const double took = runner.step(ids, 1, true);
-      if (i >= 6 && (scattered || runner.engine().kv_pages(kFirst) == pages)) {
-        seconds.push_back(took);
-      }
-    }
-    for (const auto id : ids) {
-      runner.engine().remove_sequence(id);
-    }
-    return true;
-  }
-
-  /// Takes a third of the free pages, here and there, so that what is left lies in pieces.
-  std::vector<PageId> make_holes() {
-    std::vector<PageId> pages = must(bed_.pool().take(kKvLease, bed_.pool().free_count()));
-    Rng rng(2);
-    for (std::size_t i = pages.size(); i > 1; --i) {
-      std::swap(pages[i - 1], pages[rng.below(i)]);
-    }
-    const std::size_t kept = pages.size() / 3;
-    bed_.pool().put(kKvLease, std::span(pages).subspan(kept));
-    pages.resize(kept);
-    return pages;
-  }
-
   void switch_models() {
     SwitchBench bench(bed_);
     std::vector<double> switched;
@@ -436,6 +477,8 @@ class ModelBench {
     }
   }
 
+  const ModelOptions& options_;
+  Budget& budget_;
   Watchdog& watchdog_;
   Bed bed_;
   Report report_;
@@ -468,62 +511,38 @@ void run_transformers(const Shape& shape, const std::string& python) {
   }
 }
 
-struct Options {
-  std::vector<Shape> shapes{};
-  std::uint64_t memory = 0;
-  std::size_t page_bytes = 0;
-  std::string python = "python3";
-};
-
-[[noreturn]] void usage() {
-  std::fprintf(stderr,
-               "gpu_model [--shape llama-3-8b|qwen2.5-14b|tiny]... [--memory SIZE] [--page SIZE] "
-               "[--python PROGRAM]\n");
-  std::exit(2);
-}
-
-Options read_options(int argc, char** argv) {
-  const std::vector<Shape> all{llama_3_8b(), qwen25_14b(), tiny()};
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view key = argv[i];
-    if (i + 1 == argc) {
-      usage();
-    }
-    const std::string_view value = argv[i + 1];
-    if (key == "--shape") {
-      const auto found = std::find_if(
-          all.begin(), all.end(), [&](const Shape& shape) { return shape.name == value; });
-      if (found == all.end()) {
-        usage();
-      }
-      options.shapes.push_back(*found);
-    } else if (key == "--memory") {
-      options.memory = must(parse_bytes(value));
-    } else if (key == "--python") {
-      options.python = value;
-    } else if (key == "--page") {
-      options.page_bytes = must(parse_bytes(value));
-    } else {
-      usage();
-    }
+/// In a process of its own, if it is asked for and there is time.
+void run_transformers(const Shape& shape,
+                      const ModelOptions& options,
+                      const Budget& budget,
+                      Watchdog& watchdog) {
+  if (!options.has("transformers")) {
+    return;
   }
-  if (options.shapes.empty()) {
-    options.shapes.assign(all.begin(), all.begin() + 2);
+  const auto most = budget.left(std::chrono::seconds(300));
+  if (!most) {
+    Report(shape.name).skip("transformers", "the run's budget is spent");
+    return;
   }
-  return options;
+  watchdog.part(shape.name + ": transformers", *most);
+  run_transformers(shape, options.python);
 }
 
 }  // namespace
 }  // namespace heddle::bench
 
 int main(int argc, char** argv) {
-  const heddle::bench::Options options = heddle::bench::read_options(argc, argv);
-  heddle::bench::Watchdog watchdog;
-  for (const heddle::bench::Shape& shape : options.shapes) {
-    heddle::bench::ModelBench(shape, options.memory, options.page_bytes, watchdog).run();
-    watchdog.part(shape.name + ": transformers", std::chrono::seconds(300));
-    heddle::bench::run_transformers(shape, options.python);
+  using namespace heddle::bench;
+  const ModelOptions options = ModelOptionsReader().read(argc, argv);
+  tell_tunables(must(heddle::read_tunables()));
+  if (options.tunables) {
+    return 0;
+  }
+  Budget budget(options.budget);
+  Watchdog watchdog;
+  for (const Shape& shape : options.shapes) {
+    ModelBench(shape, options, budget, watchdog).run();
+    run_transformers(shape, options, budget, watchdog);
   }
   return 0;
 }

@@ -53,6 +53,11 @@ function(heddle_cuda_image target function)
   set(symbols "")
   set(parts "")
   set(images "")
+  set(names "")
+  foreach(file ${ARGN})
+    cmake_path(GET file STEM stem)
+    string(APPEND names "      \"${stem}\",\n")
+  endforeach()
   if(HEDDLE_CUDA_KERNELS)
     foreach(file ${ARGN})
       cmake_path(ABSOLUTE_PATH file)
@@ -86,7 +91,9 @@ const heddle::device::ModuleImage& @name@();
 const heddle::device::ModuleImage& @name@() {
   static const std::vector<std::span<const std::byte>> parts = {
 @parts@  };
-  static const heddle::device::ModuleImage image{.parts = parts, .note = \"@HEDDLE_CUDA_NOTE@\", .driver_min = @HEDDLE_CUDA_DRIVER_MIN@};
+  static const std::vector<const char*> names = {
+@names@  };
+  static const heddle::device::ModuleImage image{.parts = parts, .names = names, .note = \"@HEDDLE_CUDA_NOTE@\", .driver_min = @HEDDLE_CUDA_DRIVER_MIN@};
   return image;
 }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes a checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 1b|100m|40m|10m|600m-a100m] [--seed N]
+    tools/random_model.py DIR [--size 8b|1b|100m|40m|10m|600m-a100m] [--seed N]
 
-Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16).
+Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16), `8b`
+Llama 3's shape but for the head, which is tied (15 GB).
 `600m-a100m` has 32 experts a layer, of which a token takes 4; the others are Llamas.
 The tokenizer knows bytes and spaced numbers: each of " 0", " 1", ... is one token, so that a prompt
 of N tokens is easily written, and random answers are readable.
@@ -18,6 +19,7 @@ import sys
 
 VOCAB = 32000
 SIZES = {
+    "8b": dict(layers=32, hidden=4096, intermediate=14336, heads=32, kv_heads=8, vocab=128256),
     "1b": dict(layers=16, hidden=2048, intermediate=8192, heads=32, kv_heads=8),
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
     "40m": dict(layers=16, hidden=448, intermediate=1280, heads=7, kv_heads=7, vocab=2000),

@@ -296,7 +296,8 @@ Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
                                                memory::PagePool& pool,
                                                const EngineOptions& options) {
   HEDDLE_CHECK(options.max_batch_tokens > 0);
-  const ops::KernelTable* kernels = ops::kernels_for(device.properties().kind);
+  const ops::KernelTable* kernels =
+      options.kernels != nullptr ? options.kernels : ops::kernels_for(device.properties().kind);
   if (kernels == nullptr) {
     return Error{Code::kInvalidArgument,
                  "create an engine on " + device.properties().name +

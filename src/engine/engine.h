@@ -22,6 +22,10 @@
 #include "store/image_layout.h"
 #include "text/grammar.h"
 
+namespace heddle::ops {
+struct KernelTable;
+}
+
 namespace heddle::engine {
 
 using policy::SequenceId;
@@ -83,6 +87,9 @@ struct EngineOptions {
   std::size_t gather_bytes = std::size_t{16} << 20U;
   /// On an asynchronous device, enqueue the step after one that recurs before waiting for it.
   bool run_ahead = false;
+  /// What runs in place of ops::kernels_for() the device, for measuring what each operation takes;
+  /// outlives the engine. Null: those.
+  const ops::KernelTable* kernels = nullptr;
 };
 
 class Gathers;

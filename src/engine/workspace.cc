@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/tunables.h"
 #include "spec/pipe_stage.h"
 
 namespace heddle::engine {
@@ -12,8 +13,12 @@ constexpr std::size_t kAlignment = 256;
 /// On GPUs: what attention puts its parts in, of so many for each token, and cuBLASLt its sums; at
 /// most so much. A batch of few tokens has more parts, and needs them: it is those that leave a GPU
 /// idle.
-constexpr std::int64_t kAttentionParts = 8;
-constexpr std::size_t kPartsBytesMax = std::size_t{64} << 20U;
+std::int64_t attention_parts() {
+  return tuned(Tuned::kAttentionParts);
+}
+std::size_t parts_bytes_max() {
+  return static_cast<std::size_t>(tuned(Tuned::kPartsMib)) << 20U;
+}
 
 /// CUDA graphs that a model has enough with, and what is recorded of a step: for each layer at
 /// most, and once.
@@ -58,9 +63,9 @@ std::size_t scratch_bytes(device::Kind kind,
     return round_up(packed, kAlignment);
   }
   const auto parts =
-      static_cast<std::size_t>(kAttentionParts * tokens * model.heads * (model.head_dim + 2)) *
+      static_cast<std::size_t>(attention_parts() * tokens * model.heads * (model.head_dim + 2)) *
       sizeof(float);
-  return round_up(std::max(packed, std::min(parts, kPartsBytesMax)), kAlignment);
+  return round_up(std::max(packed, std::min(parts, parts_bytes_max())), kAlignment);
 }
 
 }  // namespace

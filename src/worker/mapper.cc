@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/tunables.h"
 
 namespace heddle::worker {
 
@@ -17,11 +18,15 @@ constexpr std::uint64_t kReportBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kReportParts = 32;
 /// Copied at once: long enough that waiting for its end costs little (0.6 ms at 50 GB/s, where a
 /// synchronisation takes some 10 us), short enough to turn to what is more urgent.
-constexpr std::uint64_t kPieceBytes = std::uint64_t{32} << 20U;
+std::uint64_t piece_bytes() {
+  return static_cast<std::uint64_t>(tuned(Tuned::kPieceMib)) << 20U;
+}
 /// Populated, and unmapped, between two looks at what is more urgent: a millisecond or two where
 /// pages are small.
 constexpr std::uint64_t kPopulateBytes = std::uint64_t{16} << 20U;
-constexpr std::uint64_t kUnmapBytes = std::uint64_t{16} << 20U;
+std::uint64_t unmap_bytes() {
+  return static_cast<std::uint64_t>(tuned(Tuned::kUnmapMib)) << 20U;
+}
 
 }  // namespace
 
@@ -219,7 +224,7 @@ Mapper::Load* Mapper::next_to_map() {
 Mapper::Piece Mapper::take_piece() {
   Piece piece{.copied = next_to_copy(), .mapped = next_to_map()};
   if (piece.copied != nullptr) {
-    const std::uint64_t most = paced_ ? link_.piece_bytes() : kPieceBytes;
+    const std::uint64_t most = paced_ ? link_.piece_bytes() : piece_bytes();
     piece.part = piece.copied->parts.take(part_bytes(*piece.copied, most), allowed(*piece.copied));
   }
   return piece;
@@ -327,7 +332,8 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
 /// What nobody waits for, a little of it.
 void Mapper::tidy() {
   const Instant began = steady_now();
-  const std::size_t pages = std::max<std::size_t>(kUnmapBytes / device_.properties().page_bytes, 1);
+  const std::size_t pages =
+      std::max<std::size_t>(unmap_bytes() / device_.properties().page_bytes, 1);
   if (!drop_leaving(pages)) {
     if (unpopulated_.empty()) {
       kept_.drop_some(pages);
@@ -387,7 +393,8 @@ void Mapper::carry_out(const Piece& piece) {
 
 /// The model is open with the last page, before the link is waited for.
 Result<void> Mapper::map_more(Load& load) {
-  const std::size_t most = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
+  const std::size_t most =
+      std::max<std::size_t>(piece_bytes() / device_.properties().page_bytes, 1);
   const std::size_t all = load.image.pages.size();
   const Result<void> mapped = map(load, std::min(all - load.mapped, most));
   if (mapped && load.mapped == all) {

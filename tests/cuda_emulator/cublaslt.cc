@@ -152,6 +152,11 @@ EXPORT unsigned long heddle_cublaslt_emulator_products() {
   return products_done;
 }
 
+// No call of the product's: tools/gpu_bundle/libraries.py asks for it.
+EXPORT std::size_t cublasLtGetVersion() {
+  return 130000;
+}
+
 EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = new cublasLtContext;
   return kBlasSuccess;

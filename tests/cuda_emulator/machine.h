@@ -21,6 +21,8 @@ struct CUstream_st {
 struct CUevent_st {
   std::shared_ptr<emulator::Queue> queue{};  ///< Null: never recorded.
   std::uint64_t count = 0;
+  /// When the stream came there, by the host's clock [s]; null of an event that is not timed.
+  std::shared_ptr<double> passed{};
 };
 struct CUmod_st {
   int images = 0;

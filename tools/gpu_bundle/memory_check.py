@@ -1,5 +1,6 @@
 """The memory of this machine's GPUs: pages are counted right while models come and go, and all goes back in the end."""
 
+import argparse
 import os
 import pathlib
 import signal
@@ -43,7 +44,7 @@ def at_rest(server):
     return [f"{d['name']}: up {d['up']}, {d['pages_free']} of {d['pages_total']} pages are free" for d in devices]
 
 
-def main():
+def main(rounds=ROUNDS):
     rows = "".join(f"  {name}: {{path: {heddle.MODELS / name}}}\n" for name in heddle.demo_models())
     # Four pages: a model and hardly anything for its answers.
     text = f"listen: 127.0.0.1:0\nhost: {{memory: 256MiB}}\ndevices: [{{kind: cuda, memory: 8MiB}}]\nmodels:\n{rows}"
@@ -51,13 +52,13 @@ def main():
     faults = []
     with heddle.Server(text) as server:
         first = None  # A device tells its pages once it has run something.
-        for turn in range(ROUNDS):
+        for turn in range(rounds):
             for model in heddle.demo_models():
-                prompt, answer = heddle.eval_set(model, ROUNDS)[turn]
+                prompt, answer = heddle.eval_set(model, rounds)[turn]
                 if not server.chat(model, prompt):
                     faults.append(f"{model} did not answer {prompt!r} ({answer!r})")
             first = first or server.call("/api/devices")[2]["devices"][0]
-            if turn % 5 == 4:
+            if turn % 5 == 4 or turn == rounds - 1:
                 faults += at_rest(server)
                 os.kill(server.workers()[0], signal.SIGKILL)
         faults += at_rest(server)
@@ -75,4 +76,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of at most 50")
+    sys.exit(main(parser.parse_args().rounds))

@@ -217,7 +217,6 @@ PAGES = {
     "docs/guide/api.md": (72, 12, 22.8),
     "docs/guide/bench.md": (6, 0, 20.0),
     "docs/guide/configuration.md": (35, 11, 23.9),
-    "docs/guide/gpu.md": (40, 3, 22.7),
     "docs/guide/install.md": (13, 2, 21.3),
     "docs/guide/lab.md": (37, 11, 27.0),
     "docs/guide/security.md": (17, 0, 15.6),

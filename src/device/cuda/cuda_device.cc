@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_values.h"
+#include "device/cuda/image_file.h"
 #include "device/cuda/nvml.h"
 #include "device/cuda/shared_memory.h"
 
@@ -419,7 +421,9 @@ Result<CUfunction> CudaDevice::function(const KernelId& kernel, std::uint32_t sh
 Result<CUfunction> CudaDevice::find(const KernelId& kernel) {
   const auto modules = modules_of(*kernel.module);
   if (!modules) {
-    return modules.error();
+    Error error = modules.error();
+    error.message = std::string("find the kernel ") + kernel.name + ": " + error.message;
+    return error;
   }
   CUresult status = kCudaNotFound;
   for (const CUmodule module : **modules) {
@@ -441,30 +445,60 @@ Result<const CudaDevice::Modules*> CudaDevice::modules_of(const ModuleImage& ima
   if (const auto found = modules_.find(&image); found != modules_.end()) {
     return &found->second;
   }
-  // Of a build without kernels the driver itself says that there are none.
-  static constexpr std::array<std::byte, 64> kNothing{};
+  const std::optional<std::string> folder = image_folder();
   Modules loaded;
-  for (std::size_t i = 0; i < std::max<std::size_t>(image.parts.size(), 1); ++i) {
-    auto module = load(image, image.parts.empty() ? kNothing.data() : image.parts[i].data());
-    if (!module) {
-      for (const CUmodule each : loaded) {
-        (void)context_->api().cuModuleUnload(each);
-      }
-      return module.error();
+  const Result<void> done =
+      folder ? load_files(image, *folder, loaded) : load_included(image, loaded);
+  if (!done) {
+    for (const CUmodule each : loaded) {
+      (void)context_->api().cuModuleUnload(each);
     }
-    loaded.push_back(*module);
+    return done.error();
   }
   return &modules_.emplace(&image, std::move(loaded)).first->second;
 }
 
+Result<void> CudaDevice::load_included(const ModuleImage& image, Modules& loaded) {
+  // Of a build without kernels the driver itself says that there are none.
+  static constexpr std::array<std::byte, 64> kNothing{};
+  for (std::size_t i = 0; i < std::max<std::size_t>(image.parts.size(), 1); ++i) {
+    auto module = load(image.note, image.parts.empty() ? kNothing.data() : image.parts[i].data());
+    if (!module) {
+      return module.error();
+    }
+    loaded.push_back(*module);
+  }
+  return {};
+}
+
+Result<void> CudaDevice::load_files(const ModuleImage& image,
+                                    const std::string& folder,
+                                    Modules& loaded) {
+  for (const char* const name : image.names) {
+    const std::string path = image_file(folder, name);
+    const Result<std::vector<std::byte>> bytes = read_image(path);
+    if (!bytes) {
+      Error error = bytes.error();
+      error.message = "HEDDLE_CUDA_IMAGES names a folder for kernels: " + error.message;
+      return error;
+    }
+    auto module = load(path, bytes->data());
+    if (!module) {
+      return module.error();
+    }
+    loaded.push_back(*module);
+    log::warning("kernels are a file's, not the program's", {{"file", path}});
+  }
+  return {};
+}
+
 /// Loads all kernels of the part at once. The driver would otherwise load each at its first launch,
 /// waiting for the device, and with it for a kernel that waits for what comes later.
-Result<CUmodule> CudaDevice::load(const ModuleImage& image, const std::byte* part) {
+Result<CUmodule> CudaDevice::load(const std::string& from, const std::byte* part) {
   const DriverApi& api = context_->api();
   CUmodule loaded = nullptr;
   if (const CUresult status = api.cuModuleLoadData(&loaded, part); status != kCudaSuccess) {
-    Error error = context_->failure(
-        std::string("load CUDA kernels (") + image.note + "): cuModuleLoadData", status);
+    Error error = context_->failure("load CUDA kernels (" + from + "): cuModuleLoadData", status);
     if (!context_->lost()) {
       error.code = Code::kFailedPrecondition;
     }

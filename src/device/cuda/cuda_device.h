@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/cpu/arena.h"
@@ -95,7 +96,11 @@ class CudaDevice final : public Device {
   Result<Buffer> allocate_on_host(std::size_t bytes);
   using Modules = std::vector<CUmodule>;  ///< One for each part of an image.
   Result<const Modules*> modules_of(const ModuleImage& image);
-  Result<CUmodule> load(const ModuleImage& image, const std::byte* part);
+  Result<void> load_included(const ModuleImage& image, Modules& loaded);
+  /// Those of a folder's files (image_folder()) instead.
+  Result<void> load_files(const ModuleImage& image, const std::string& folder, Modules& loaded);
+  /// `from`: what it is, for errors.
+  Result<CUmodule> load(const std::string& from, const std::byte* part);
   Result<CUfunction> find(const KernelId& kernel);
   Result<std::unique_ptr<Stream>> create_stream_of(int priority);
   Mapped& mapped_of(AddressRange range);

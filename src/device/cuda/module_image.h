@@ -11,6 +11,9 @@ namespace heddle::device {
 struct ModuleImage {
   /// What the driver loads, one after the other. None in a build without nvcc.
   std::span<const std::span<const std::byte>> parts{};
+  /// What the parts are called, those that this build does not have included: "linear_thin" is of
+  /// linear_thin.cu.
+  std::span<const char* const> names{};
   /// How it was made, or why there are no kernels: "nvcc 13.0.88 for sm_80, sm_90".
   const char* note = "";
   /// Of CUDA that a driver must support to load them: 13000 is 13.0.

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/tunables.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/batch.h"
@@ -94,14 +95,18 @@ struct Plan {
 
 /// Blocks that a multiprocessor is to have, by splitting if need be. Two fit at once; more of the
 /// narrow ones, which are of sequences whose lengths may be far apart. To be measured on a GPU.
-constexpr std::int64_t kNarrowBlocksEach = 4;
-constexpr std::int64_t kWideBlocksEach = 2;
+std::int64_t narrow_blocks_each() {
+  return tuned(Tuned::kNarrowBlocks);
+}
+std::int64_t wide_blocks_each() {
+  return tuned(Tuned::kWideBlocks);
+}
 
 /// Parts to split positions into so that `blocks` become about `wanted`.
 std::int64_t splits_for(std::int64_t blocks, std::int64_t wanted, std::int64_t steps) {
-  constexpr std::int64_t kStepsMin = 2;  // So that the next step is on its way meanwhile.
+  const std::int64_t steps_min = tuned(Tuned::kSplitSteps);  // The next is on its way meanwhile.
   const std::int64_t splits =
-      std::min(wanted / std::max(blocks, std::int64_t{1}), steps / kStepsMin);
+      std::min(wanted / std::max(blocks, std::int64_t{1}), steps / steps_min);
   return std::clamp(splits, std::int64_t{1}, std::int64_t{kAttentionSplitsMax});
 }
 
@@ -132,9 +137,9 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   }
   const std::int64_t steps = div_up(positions, plan.family.step);
   plan.narrow_splits =
-      splits_for(plan.narrow_blocks * kv_heads, kNarrowBlocksEach * multiprocessors, steps);
+      splits_for(plan.narrow_blocks * kv_heads, narrow_blocks_each() * multiprocessors, steps);
   plan.wide_splits =
-      splits_for(plan.wide_blocks * kv_heads, kWideBlocksEach * multiprocessors, steps);
+      splits_for(plan.wide_blocks * kv_heads, wide_blocks_each() * multiprocessors, steps);
   plan.narrow_splits = std::clamp(splits, std::int64_t{1}, plan.narrow_splits);
   plan.wide_splits = std::clamp(splits, std::int64_t{1}, plan.wide_splits);
   return plan;

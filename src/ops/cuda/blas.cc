@@ -9,6 +9,7 @@
 
 #include "base/driver_library.h"
 #include "base/log.h"
+#include "base/tunables.h"
 #include "device/cuda/cuda_device.h"
 
 namespace heddle::ops::cuda {
@@ -218,7 +219,8 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
     return false;
   }
   stream.device().context().make_current();
-  const std::size_t most = std::min(kWorkspaceBytes, stream.scratch_limit());
+  const std::size_t wanted = static_cast<std::size_t>(tuned(Tuned::kBlasWorkspaceMib)) << 20U;
+  const std::size_t most = std::min(wanted, stream.scratch_limit());
   const Plan& plan = plan_of(product_of(args, most), bias);
   if (!plan.usable) {
     return false;

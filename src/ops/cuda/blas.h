@@ -48,9 +48,6 @@ class Blas {
   /// product is looked up when it comes the first time, which takes a while, and remembered.
   bool multiply(device::CudaStream& stream, const LinearArgs& args);
 
-  /// Of a stream's scratch that a product may take, if that is as much.
-  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
-
  private:
   /// All that the advice depends on.
   struct Product {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/div_up.h"
+#include "base/tunables.h"
 #include "device/cuda/cuda_stream.h"
 #include "ops/cuda/kernel_image.h"
 #include "ops/tensor_ref.h"
@@ -18,10 +19,10 @@ namespace heddle::ops::cuda {
 /// A grid in which the blocks of one x share a row of `items`, one for each thread of theirs as
 /// long as y goes; then threads take several.
 [[nodiscard]] inline device::LaunchShape shape_of_rows(std::int64_t rows, std::int64_t items) {
-  constexpr std::int64_t kThreads = 256;
-  constexpr std::int64_t kBlocksMax = 64;
-  const std::int64_t threads = std::clamp(div_up(items, 32) * 32, std::int64_t{32}, kThreads);
-  const std::int64_t blocks = std::clamp(div_up(items, threads), std::int64_t{1}, kBlocksMax);
+  const std::int64_t threads_max = tuned(Tuned::kRowThreads);
+  const std::int64_t blocks_max = tuned(Tuned::kRowBlocks);
+  const std::int64_t threads = std::clamp(div_up(items, 32) * 32, std::int64_t{32}, threads_max);
+  const std::int64_t blocks = std::clamp(div_up(items, threads), std::int64_t{1}, blocks_max);
   return {.grid = {static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(blocks), 1},
           .block = {static_cast<std::uint32_t>(threads), 1, 1}};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/tunables.h"
 #include "ops/cuda/blas.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/linear_params.h"
@@ -11,10 +12,6 @@
 
 namespace heddle::ops::cuda {
 namespace {
-
-/// Up to so many tokens our thin kernels take a product of bfloat16, or float32, from cuBLASLt: the
-/// weights are read once all the same. A guess, to be measured on a GPU.
-constexpr std::int64_t kThinBeforeBlas = 8;
 
 /// A thin kernel of tensor cores, for as many tokens as it has room for.
 struct Thin {
@@ -123,7 +120,9 @@ void linear(device::Stream& stream, const LinearArgs& args) {
     linear_int8(cuda, params_of(args));
     return;
   }
-  if (args.x.shape[0] > kThinBeforeBlas && cuda.attachment<Blas>().multiply(cuda, args)) {
+  // A few tokens our thin kernels take from cuBLASLt: the weights are read once all the same.
+  if (args.x.shape[0] > tuned(Tuned::kThinBeforeBlas) &&
+      cuda.attachment<Blas>().multiply(cuda, args)) {
     return;
   }
   if (args.weight.dtype == DType::kBf16) {

@@ -1,5 +1,6 @@
 #include "ops/rms_norm.h"
 
+#include "base/tunables.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/rms_norm_params.h"
 #include "ops/cuda/launch.h"
@@ -7,10 +8,8 @@
 namespace heddle::ops::cuda {
 namespace {
 
-/// Vectors of up to so many columns are done by a warp each, longer ones by a block.
-constexpr std::int64_t kShortColumns = 512;
+/// Of a block in which each warp does a vector.
 constexpr std::int64_t kShortThreads = 128;
-constexpr std::int64_t kLongThreads = 512;
 
 }  // namespace
 
@@ -36,7 +35,8 @@ void rms_norm(device::Stream& stream, const RmsNormArgs& args) {
       moves_by(4, args.x.data, DType::kF32, columns, params.x_token_stride, params.x_head_stride) &&
       moves_by(4, args.weight.data, DType::kF32) &&
       moves_by(4, args.out.data, args.out.dtype, params.out_token_stride, params.out_head_stride);
-  if (columns <= kShortColumns) {
+  // Short vectors are done by a warp each, longer ones by a block.
+  if (columns <= tuned(Tuned::kNormShortColumns)) {
     const std::int64_t blocks = div_up(vectors, kShortThreads / 32);
     cuda_stream(stream).launch(
         kernel("heddle_rms_norm_short"),
@@ -45,7 +45,7 @@ void rms_norm(device::Stream& stream, const RmsNormArgs& args) {
     return;
   }
   const std::int64_t items = params.quads != 0 ? columns / 4 : columns;
-  const std::int64_t threads = std::min(div_up(items, 32) * 32, kLongThreads);
+  const std::int64_t threads = std::min(div_up(items, 32) * 32, tuned(Tuned::kNormThreads));
   cuda_stream(stream).launch(kernel("heddle_rms_norm"),
                              {.grid = {static_cast<std::uint32_t>(vectors), 1, 1},
                               .block = {static_cast<std::uint32_t>(threads), 1, 1}},
