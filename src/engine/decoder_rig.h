@@ -67,7 +67,7 @@ class DecoderRig {
     mirror_.clear();
     inputs_.gather({&slice, 1}, decoder_, kv_, mirror_);
     const std::vector<float> turned = angles(first + rope_shift, n);
-    HEDDLE_CHECK(mirror_.send(*stream_).has_value());
+    HEDDLE_CHECK(mirror_.send(context).has_value());
     Batch batch = inputs_.batch(mirror_);
     batch.cos_sin = ops::matrix_of(turned.data(), n, decoder_.model().head_dim);
     const auto rows = Activations::rows(activations_.hidden, n);

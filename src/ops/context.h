@@ -20,6 +20,7 @@ struct PenaltiesArgs;
 struct RmsNormArgs;
 struct RopeAppendArgs;
 struct SampleArgs;
+struct SendArgs;
 struct ShareRowsArgs;
 struct SiluMulArgs;
 struct WaitArgs;
@@ -43,6 +44,8 @@ struct KernelTable {
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope_append)(device::Stream& stream, const RopeAppendArgs& args) = nullptr;
   void (*sample)(device::Stream& stream, const SampleArgs& args) = nullptr;
+  /// Null where Stream::copy() does.
+  void (*send)(device::Stream& stream, const SendArgs& args) = nullptr;
   void (*share_rows)(device::Stream& stream, const ShareRowsArgs& args) = nullptr;
   void (*silu_mul)(device::Stream& stream, const SiluMulArgs& args) = nullptr;
   void (*wait)(device::Stream& stream, const WaitArgs& args) = nullptr;

@@ -30,6 +30,7 @@ CUresult run_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, std
       return kCudaIllegalAddress;
     }
     link = to != from ? here.config.link : 0;
+    here.calls["copy in"] += to && !from ? 1U : 0U;
   }
   if (link > 0) {
     std::this_thread::sleep_for(std::chrono::nanoseconds(bytes * 1'000'000'000 / link));

@@ -108,6 +108,8 @@ TESTED_BY = {
     "ops/op_test_cuda.cc": "every test of an operation",
     "cuda/cuda_context.cc": "device/cuda/cuda_device_test.cc",
     "cuda/page_memory.cc": "device/cuda/cuda_device_test.cc",
+    "cuda/mapped_ranges.cc": "device/cuda/cuda_device_test.cc",
+    "cuda/pinned_memory.cc": "device/cuda/cuda_device_test.cc",
     "worker/peer_assist.cc": "worker/peer_load_test.cc",
     "worker/executor_sequences.cc": "worker/device_executor_test.cc",
     "worker/hot_guests.cc": "tests/integration/test_weave.py",

@@ -11,8 +11,10 @@
 
 #include "device/cpu/arena.h"
 #include "device/cuda/cuda_context.h"
+#include "device/cuda/mapped_ranges.h"
 #include "device/cuda/module_image.h"
 #include "device/cuda/page_memory.h"
+#include "device/cuda/pinned_memory.h"
 #include "device/device.h"
 
 namespace heddle::device {
@@ -24,6 +26,7 @@ struct CudaDeviceOptions {
   /// Of the pages, those that are there from the start, the others being given back; none: all.
   std::optional<std::vector<PageId>> only{};
   double fraction = 0.85;                  ///< What is left is for contexts, workspaces and graphs.
+  std::size_t pin_bytes_max = kPinBytesMax;  ///< Of the host's memory, registered at once.
   bool records = true;                     ///< Whether streams record; to measure what that does.
   std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
 };
@@ -84,35 +87,29 @@ class CudaDevice final : public Device {
     CUfunction handle = nullptr;
     std::uint32_t shared_bytes_max = 0;
   };
-  /// Which pages of a range are mapped: memory can only be unmapped where it is.
-  using Mapped = std::vector<bool>;
-
   explicit CudaDevice(std::unique_ptr<CudaContext> context);
   Result<void> take_pages(const CudaDeviceOptions& options);
-  Result<void> pin_host(Arena host);
+  Result<void> pin_host(Arena host, std::size_t bytes_max);
   Result<void> make_service_stream();
-  Result<void> clear(CUdeviceptr at, std::size_t bytes);
+  Result<void> clear(CUdeviceptr at, std::size_t bytes) const;
   Result<Buffer> allocate_on_host(std::size_t bytes);
   using Modules = std::vector<CUmodule>;  ///< One for each part of an image.
   Result<const Modules*> modules_of(const ModuleImage& image);
   Result<CUmodule> load(const ModuleImage& image, const std::byte* part);
   Result<CUfunction> find(const KernelId& kernel);
   Result<std::unique_ptr<Stream>> create_stream_of(int priority);
-  Mapped& mapped_of(AddressRange range);
-  Mapped::reference unmapped_page(AddressRange range, std::size_t offset);
-  void unmap_runs(AddressRange range, Mapped& mapped, std::size_t first, std::size_t count);
 
   std::unique_ptr<CudaContext> context_;
   Properties properties_{};
   std::optional<Arena> host_{};
-  bool host_is_pinned_ = false;
+  std::optional<PinnedMemory> pinned_{};  ///< The arena.
   std::unique_ptr<PageMemory> pages_{};
+  std::unique_ptr<MappedRanges> ranges_{};
   CUstream service_stream_ = nullptr;  ///< For clearing buffers.
   int priority_low_ = 0;               ///< The greater number.
   int priority_high_ = 0;
 
-  std::mutex mutex_{};  ///< Of what follows.
-  std::map<std::byte*, Mapped> ranges_{};
+  std::mutex functions_mutex_{};  ///< Of what follows.
   std::map<const ModuleImage*, Modules> modules_{};
   std::map<const char*, Function> functions_{};
 };

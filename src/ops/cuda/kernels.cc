@@ -15,6 +15,7 @@ const KernelTable& cuda_kernels() {
                                       .rms_norm = rms_norm,
                                       .rope_append = rope_append,
                                       .sample = sample,
+                                      .send = send,
                                       .silu_mul = silu_mul,
                                       .wait = wait};
   return kTable;

@@ -22,6 +22,7 @@ void penalties(device::Stream& stream, const PenaltiesArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);
+void send(device::Stream& stream, const SendArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
 void wait(device::Stream& stream, const WaitArgs& args);
 
