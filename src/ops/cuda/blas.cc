@@ -4,12 +4,15 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/driver_library.h"
 #include "base/log.h"
 #include "device/cuda/cuda_device.h"
+#include "ops/cuda/blas_places.h"
 
 namespace heddle::ops::cuda {
 namespace {
@@ -17,27 +20,44 @@ namespace {
 /// Plans that a stream remembers. Prompts have all lengths; when it has met so many it begins anew.
 constexpr std::size_t kPlansMax = 4096;
 
-Result<DriverLibrary> load() {
+/// The library and how it was asked for.
+struct Loaded {
+  DriverLibrary library;
+  std::string name;
+};
+
+Result<Loaded> open_named(const std::string& name) {
+  Result<DriverLibrary> library = DriverLibrary::open(name);
+  if (!library) {
+    return library.error();
+  }
+  return Loaded{.library = std::move(*library), .name = name};
+}
+
+Result<Loaded> load() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets the environment.
   const char* named = std::getenv("HEDDLE_CUBLASLT");
   if (named != nullptr && std::string(named) == "none") {
     return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUBLASLT is none"};
   }
   if (named != nullptr) {
-    return DriverLibrary::open(named);
+    return open_named(named);
   }
   const char* driver = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
   if (driver != nullptr && std::string(driver) != device::kDriverLibrary) {
     return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUDA_DRIVER names another driver"};
   }
-  for (const char* usual :
-       {"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"}) {
-    Result<DriverLibrary> library = DriverLibrary::open(usual);
-    if (library) {
-      return library;
+  std::vector<std::string> usual{
+      "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"};
+  std::ranges::move(blas_in_python(PythonPlaces::of_environment()), std::back_inserter(usual));
+  for (const std::string& name : usual) {
+    if (Result<Loaded> loaded = open_named(name)) {
+      return loaded;
     }
   }
-  return Error{.code = Code::kUnavailable, .message = "no libcublasLt.so.13 or .12"};
+  return Error{.code = Code::kUnavailable,
+               .message = "no libcublasLt.so.13 or .12, of the system or in Python's packages; "
+                          "HEDDLE_CUBLASLT may name one"};
 }
 
 std::uint32_t alignment_of(const std::byte* data) {
@@ -56,13 +76,14 @@ void* made(cublasStatus_t (*create)(void**, Types...), Args... args) {
 }  // namespace
 
 Result<std::unique_ptr<BlasLibrary>> BlasLibrary::open() {
-  Result<DriverLibrary> library = load();
-  if (!library) {
-    return library.error();
+  Result<Loaded> loaded = load();
+  if (!loaded) {
+    return loaded.error();
   }
   std::unique_ptr<BlasLibrary> blas(new BlasLibrary);
+  blas->name_ = loaded->name;
 #define HEDDLE_CUBLASLT_FIND(name, ...)                                           \
-  if (const Result<void> found = library->find(#name, blas->api_.name); !found) { \
+  if (const Result<void> found = loaded->library.find(#name, blas->api_.name); !found) { \
     return found.error();                                                         \
   }
   HEDDLE_CUBLASLT_CALLS(HEDDLE_CUBLASLT_FIND)
@@ -106,6 +127,7 @@ bool Blas::open_library(device::CudaStream& stream) {
     Result<std::unique_ptr<BlasLibrary>> library = BlasLibrary::open();
     if (library) {
       library_ = std::move(*library);
+      log::info("cuBLASLt does large products", {{"library", library_->name()}});
     } else {
       log::warning("no cuBLASLt: large products take our own, slower kernels",
                    {{"why", library.error().message}});

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "device/cuda/cuda_stream.h"
@@ -18,7 +19,7 @@ namespace heddle::ops::cuda {
 class BlasLibrary {
  public:
   /// Loads the library that the environment's HEDDLE_CUBLASLT names, "none" for none, or else one
-  /// of those that are usual; not where HEDDLE_CUDA_DRIVER names another driver than the installed
+  /// of those that are usual or that pip installed (blas_places.h); not where HEDDLE_CUDA_DRIVER names another driver than the installed
   /// one, as they have their own idea of where the driver is. kUnavailable, with the reason.
   static Result<std::unique_ptr<BlasLibrary>> open();
   ~BlasLibrary();
@@ -27,10 +28,13 @@ class BlasLibrary {
 
   [[nodiscard]] const CublasLtApi& api() const { return api_; }
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
+  /// As it was asked for: a file, or a name that the loader knows.
+  [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
   BlasLibrary() = default;
 
+  std::string name_{};
   CublasLtApi api_{};
   cublasLtHandle_t handle_ = nullptr;
 };
