@@ -105,13 +105,15 @@ class DecoderRig {
     return result;
   }
 
+  /// Runs by other kernels than the CPU's from now on, which outlive it.
+  void use(const ops::KernelTable& kernels) { kernels_ = &kernels; }
   [[nodiscard]] ModelKv& kv() { return kv_; }
   [[nodiscard]] ImageGate& gate() { return gate_; }
 
  private:
   static constexpr std::int64_t kTokensMax = 2048;
 
-  ops::OpContext context() { return {.stream = *stream_, .kernels = ops::cpu::cpu_kernels()}; }
+  ops::OpContext context() { return {.stream = *stream_, .kernels = *kernels_}; }
 
   [[nodiscard]] std::vector<float> angles(std::int64_t first, std::int64_t n) const {
     const auto width = static_cast<std::size_t>(decoder_.model().head_dim);
@@ -132,6 +134,7 @@ class DecoderRig {
   Activations activations_;
   Mirror mirror_;
   BatchInputs inputs_{};
+  const ops::KernelTable* kernels_ = &ops::cpu::cpu_kernels();
 };
 
 }  // namespace heddle::engine

@@ -9,6 +9,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 #include "ops/linear.h"
+#include "ops/silu_mul.h"
 #include "spec/block_panels.h"
 
 namespace heddle::ops::cpu {

@@ -56,8 +56,9 @@ Result<Loaded> load() {
     }
   }
   return Error{.code = Code::kUnavailable,
-               .message = "no libcublasLt.so.13 or .12, of the system or in Python's packages; "
-                          "HEDDLE_CUBLASLT may name one"};
+               .message =
+                   "no libcublasLt.so.13 or .12, of the system or in Python's packages; "
+                   "HEDDLE_CUBLASLT may name one"};
 }
 
 std::uint32_t alignment_of(const std::byte* data) {
@@ -82,9 +83,9 @@ Result<std::unique_ptr<BlasLibrary>> BlasLibrary::open() {
   }
   std::unique_ptr<BlasLibrary> blas(new BlasLibrary);
   blas->name_ = loaded->name;
-#define HEDDLE_CUBLASLT_FIND(name, ...)                                           \
+#define HEDDLE_CUBLASLT_FIND(name, ...)                                                  \
   if (const Result<void> found = loaded->library.find(#name, blas->api_.name); !found) { \
-    return found.error();                                                         \
+    return found.error();                                                                \
   }
   HEDDLE_CUBLASLT_CALLS(HEDDLE_CUBLASLT_FIND)
 #undef HEDDLE_CUBLASLT_FIND
@@ -145,6 +146,7 @@ Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
           .out_stride = args.out.stride[0],
           .workspace = workspace,
           .bf16 = args.weight.dtype == DType::kBf16,
+          .out_bf16 = args.out.dtype == DType::kBf16,
           .bias = args.bias.present(),
           .alignment = {alignment_of(args.weight.data),
                         alignment_of(args.x.data),
@@ -158,6 +160,7 @@ Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
 Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
   const CublasLtApi& api = library_->api();
   const int type = product.bf16 ? kBlasBf16 : kBlasFloat;
+  const int out = product.out_bf16 ? kBlasBf16 : kBlasFloat;
   const std::int64_t c_stride =
       product.residual_stride != 0 ? product.residual_stride : product.out_stride;
   const auto layout = [&](int of, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
@@ -166,8 +169,8 @@ Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
   Plan plan{.product = made(api.cublasLtMatmulDescCreate, kBlasCompute32F, kBlasFloat),
             .weight = layout(type, product.inputs, product.outputs, product.inputs),
             .x = layout(type, product.inputs, product.tokens, product.x_stride),
-            .residual = layout(kBlasFloat, product.outputs, product.tokens, c_stride),
-            .out = layout(kBlasFloat, product.outputs, product.tokens, product.out_stride)};
+            .residual = layout(out, product.outputs, product.tokens, c_stride),
+            .out = layout(out, product.outputs, product.tokens, product.out_stride)};
   const auto set = [&](int attribute, const auto& value) {
     return api.cublasLtMatmulDescSetAttribute(plan.product, attribute, &value, sizeof(value)) ==
            kBlasSuccess;
@@ -236,7 +239,9 @@ const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
 bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
   const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
-  if (bias % kBiasAlignment != 0 || !open_library(stream)) {
+  // To a result in bfloat16 the library adds no bias but such.
+  const bool foreign = bias != 0 && args.out.dtype == DType::kBf16;
+  if (foreign || bias % kBiasAlignment != 0 || !open_library(stream)) {
     return false;
   }
   stream.device().context().make_current();
