@@ -27,11 +27,16 @@ constexpr std::uint64_t kUnmapBytes = std::uint64_t{16} << 20U;
 
 Mapper::Mapper(device::Device& device, std::uint64_t bandwidth, Handlers handlers)
     : device_(device),
+      ahead_(device.properties().asynchronous),
       handlers_(std::move(handlers)),
       kept_(device),
       link_(bandwidth),
       paced_(bandwidth > 0),
-      thread_([this] { run(); }) {}
+      thread_([this] { run(); }) {
+  if (ahead_) {
+    map_thread_ = std::thread([this] { run_mappings(); });
+  }
+}
 
 Mapper::~Mapper() {
   {
@@ -39,7 +44,11 @@ Mapper::~Mapper() {
     stopping_ = true;
   }
   woken_.notify_one();
+  maps_.notify_one();
   thread_.join();
+  if (map_thread_.joinable()) {
+    map_thread_.join();
+  }
 }
 
 void Mapper::open(Open job) {
@@ -162,12 +171,15 @@ void Mapper::run() {
 }
 
 bool Mapper::has_work() {
+  if (mapping_) {
+    return has_load_work();  // The others would wait for what is being mapped.
+  }
   return has_load_work() || !leaving_.empty() || !unpopulated_.empty() || kept_.has_let_go();
 }
 
 bool Mapper::has_load_work() {
-  return !jobs_.empty() || failed_ || next_to_copy() != nullptr || next_to_map() != nullptr ||
-         next_to_report() != nullptr;
+  return !jobs_.empty() || failed_ || !copying_.empty() || (mapping_ && mapping_->outcome) ||
+         next_to_copy() != nullptr || next_to_map() != nullptr || next_to_report() != nullptr;
 }
 
 /// The first load of which something can be done, those that are urgent first.
@@ -204,7 +216,11 @@ Mapper::Load* Mapper::next_to_copy() {
 }
 
 /// The load whose window lacks least: of two, none waits longer for the other than its own takes.
+/// None while one is being mapped by the other thread.
 Mapper::Load* Mapper::next_to_map() {
+  if (mapping_) {
+    return nullptr;
+  }
   const auto lacks = [](const Load& load) { return load.image.pages.size() - load.mapped; };
   Load* least = nullptr;
   for (Load& load : loads_) {
@@ -262,11 +278,17 @@ void Mapper::report() {
   }
 }
 
-/// Forgets a load when nobody writes any more of it.
+/// Forgets a load when nobody writes any more of it, nor maps.
 void Mapper::remove(Load& load) {
+  wait_for_copies_of(load);
   std::unique_lock lock(mutex_);
   load.ended = true;
-  woken_.wait(lock, [&] { return load.writing == 0; });
+  woken_.wait(lock, [&] {
+    return load.writing == 0 && (!mapping_ || mapping_->load != &load || mapping_->outcome);
+  });
+  if (mapping_ && mapping_->load == &load) {
+    mapping_.reset();
+  }
   loads_.remove_if([&](const Load& each) { return &each == &load; });
 }
 
@@ -275,15 +297,21 @@ void Mapper::carry_out(Job job) {
     ImageParts parts(open->image_bytes);
     Load load{.number = ++loads_begun_, .image = std::move(*open), .parts = std::move(parts)};
     kept_.hold(*load.image.window);
-    if (!load.image.source.empty()) {
+    if (load.image.source.empty() && ahead_) {
+      load.image.image_bytes = 0;  // There is nothing to copy, and the window to map.
+      load.parts = ImageParts(0);
+    }
+    if (!load.image.source.empty() || ahead_) {
       link_.begin();
       const std::lock_guard lock(mutex_);
       loads_.push_back(std::move(load));
       shared_.notify_all();
       return;
     }
-    kept_.drop(load.image.pages, load.image.window);
-    Result<void> mapped = map(load, load.image.pages.size());
+    const Result<void> mapped = map(load, load.image.pages.size());
+    if (mapped) {
+      unpopulated_.push_back(load.image.window);
+    }
     handlers_.on_opened(load.image.model, mapped);
     return;
   }
@@ -307,8 +335,12 @@ void Mapper::carry_out(Job job) {
   handlers_.on_closed(close.model);
 }
 
-Result<void> Mapper::map(Load& load, std::size_t pages) {
+/// The next pages of a load's window.
+Result<void> Mapper::map(const Load& load, std::size_t pages) {
   const Instant began = steady_now();
+  if (load.image.source.empty() && load.mapped == 0) {
+    kept_.drop(load.image.pages, load.image.window);
+  }
   const std::span<const PageId> next = std::span(load.image.pages).subspan(load.mapped, pages);
   memory::Window& window = *load.image.window;
   Result<void> mapped = kept_.map(window, next, device::Access::kRead);
@@ -317,10 +349,6 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
     mapped = window.map(next, device::Access::kRead);
   }
   mapping_ns_ += (steady_now() - began).count();
-  load.mapped += mapped ? pages : 0;
-  if (mapped && load.mapped == load.image.pages.size()) {
-    unpopulated_.push_back(&window);
-  }
   return mapped;
 }
 
@@ -362,6 +390,10 @@ bool Mapper::drop_leaving(std::size_t most) {
 /// The device copies while the host maps: where both take about as long, a load takes half the time
 /// that it would take one after the other.
 void Mapper::carry_out(const Piece& piece) {
+  if (ahead_) {
+    carry_out_ahead(piece);
+    return;
+  }
   if (piece.part) {
     drop_kept_of(*piece.copied, *piece.part);
     enqueue_copy(*piece.copied, *piece.part);
@@ -385,18 +417,123 @@ void Mapper::carry_out(const Piece& piece) {
   }
 }
 
+/// Of a load, pages to map before something else may be.
+std::size_t Mapper::pages_at_once(const Load& load) const {
+  const std::size_t most = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
+  return std::min(load.image.pages.size() - load.mapped, most);
+}
+
 /// The model is open with the last page, before the link is waited for.
 Result<void> Mapper::map_more(Load& load) {
-  const std::size_t most = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
-  const std::size_t all = load.image.pages.size();
-  const Result<void> mapped = map(load, std::min(all - load.mapped, most));
-  if (mapped && load.mapped == all) {
-    const ModelId model = load.image.model;
-    report();  // What is in place is known before the window is.
-    handlers_.on_opened(model, mapped);
+  const std::size_t pages = pages_at_once(load);
+  const Result<void> mapped = map(load, pages);
+  if (mapped) {
+    mapped_more(load, pages);
   }
   return mapped;
 }
+
+void Mapper::mapped_more(Load& load, std::size_t pages) {
+  load.mapped += pages;
+  if (load.mapped == load.image.pages.size()) {
+    const ModelId model = load.image.model;
+    unpopulated_.push_back(load.image.window);
+    report();  // What is in place is known before the window is.
+    handlers_.on_opened(model, {});
+  }
+}
+
+// ---- On asynchronous devices ----
+
+/// Enqueues the piece behind the one that the device is at, and waits for that only when there are
+/// as many as there may be, or nothing else is to be done.
+void Mapper::carry_out_ahead(const Piece& piece) {
+  if (piece.mapped != nullptr) {
+    begin_mapping(*piece.mapped);
+  }
+  if (piece.part) {
+    drop_kept_of(*piece.copied, *piece.part);
+    enqueue_copy(*piece.copied, *piece.part);
+    copying_.push_back({.load = piece.copied, .part = *piece.part, .mark = stream_->mark()});
+  }
+  if (!copying_.empty() && (!piece.part || copying_.size() == kPiecesInFlight)) {
+    wait_for_copy();
+  }
+  take_mapping();
+}
+
+/// Waits for the oldest piece. Where the device is lost nothing more is taken of loads.
+void Mapper::wait_for_copy() {
+  const Copying oldest = copying_.front();
+  const Result<void> copied = stream_->wait(oldest.mark);
+  if (!copied) {
+    const std::lock_guard lock(mutex_);
+    for (const Copying& each : copying_) {
+      each.load->ended = true;
+    }
+    copying_.clear();
+    failed_ = copied.error();
+    return;
+  }
+  copying_.pop_front();
+  link_.wait(oldest.part.bytes());
+  copied_bytes_ += oldest.part.bytes();
+  const std::lock_guard lock(mutex_);
+  oldest.load->parts.put_in_place(oldest.part);
+}
+
+void Mapper::wait_for_copies_of(const Load& load) {
+  while (std::ranges::any_of(copying_, [&](const Copying& each) { return each.load == &load; })) {
+    wait_for_copy();
+  }
+}
+
+void Mapper::begin_mapping(Load& load) {
+  {
+    const std::lock_guard lock(mutex_);
+    mapping_ = Mapping{.load = &load, .pages = pages_at_once(load)};
+  }
+  maps_.notify_one();
+}
+
+/// The other thread. A load that it is at is not removed, and what it reads of it not changed.
+void Mapper::run_mappings() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    maps_.wait(lock, [this] { return stopping_ || (mapping_ && !mapping_->outcome); });
+    if (stopping_) {
+      return;
+    }
+    const Mapping wanted = *mapping_;
+    lock.unlock();
+    Result<void> outcome = map(*wanted.load, wanted.pages);
+    lock.lock();
+    mapping_->outcome = std::move(outcome);
+    woken_.notify_one();
+  }
+}
+
+/// Takes in what the other thread mapped, if it has.
+void Mapper::take_mapping() {
+  std::optional<Mapping> done;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!mapping_ || !mapping_->outcome) {
+      return;
+    }
+    done = std::exchange(mapping_, std::nullopt);
+  }
+  Load& load = *done->load;
+  if (*done->outcome) {
+    mapped_more(load, done->pages);
+    return;
+  }
+  const ModelId model = load.image.model;
+  remove(load);
+  handlers_.on_opened(model, *done->outcome);
+}
+
+// ---- Of copies ----
 
 /// The pieces of pages that make up a part of an image.
 template <class Each>

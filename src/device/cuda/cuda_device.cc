@@ -122,6 +122,8 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
     return pages.error();
   }
   pages_ = std::move(*pages);
+  constexpr int kHopper = 9;
+  overlaps_ = options.overlaps && context_->attribute(kAttributeComputeCapabilityMajor) >= kHopper;
   ranges_ = std::make_unique<MappedRanges>(*context_, *pages_);
   properties_ = {.kind = Kind::kCuda,
                  .name = context_->label(),

@@ -25,9 +25,12 @@ struct CudaDeviceOptions {
   std::uint64_t bytes = 0;     ///< For pages, rounded down; 0: `fraction` of what is free.
   /// Of the pages, those that are there from the start, the others being given back; none: all.
   std::optional<std::vector<PageId>> only{};
-  double fraction = 0.85;                  ///< What is left is for contexts, workspaces and graphs.
+  double fraction = 0.85;  ///< What is left is for contexts, workspaces and graphs.
   std::size_t pin_bytes_max = kPinBytesMax;  ///< Of the host's memory, registered at once.
-  bool records = true;                     ///< Whether streams record; to measure what that does.
+  bool records = true;                       ///< Whether streams record; to measure what that does.
+  /// Whether kernels may begin before those before them have ended, where the GPU can (compute
+  /// capability 9.0): HEDDLE_KERNEL has them wait for what they need. To measure what that does.
+  bool overlaps = true;
   std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
 };
 
@@ -74,6 +77,8 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 
   [[nodiscard]] CudaContext& context() const { return *context_; }
+  /// Whether streams launch kernels so that they overlap.
+  [[nodiscard]] bool overlaps() const { return overlaps_; }
   /// False once the GPU has refused to map memory read-only: Access::kRead does not protect then.
   [[nodiscard]] bool protects() const { return pages_->can_protect(); }
 
@@ -106,7 +111,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<PageMemory> pages_{};
   std::unique_ptr<MappedRanges> ranges_{};
   CUstream service_stream_ = nullptr;  ///< For clearing buffers.
-  int priority_low_ = 0;               ///< The greater number.
+  bool overlaps_ = false;
+  int priority_low_ = 0;  ///< The greater number.
   int priority_high_ = 0;
 
   std::mutex functions_mutex_{};  ///< Of what follows.

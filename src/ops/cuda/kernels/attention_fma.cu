@@ -258,7 +258,7 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
 
 }  // namespace
 
-HEDDLE_KERNEL(heddle_attention_fma_narrow, AttentionParams, kFmaThreads) {
+HEDDLE_KERNEL_BLOCKS(heddle_attention_fma_narrow, AttentionParams, kFmaThreads, 4) {
   const AttentionTile tile = narrow_tile<kStep>(params);
   attend<kFmaNarrowRows>(params, tile);
   if (tile.rows > 0) {

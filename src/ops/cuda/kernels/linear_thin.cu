@@ -165,6 +165,7 @@ __device__ void add_lines(const LinearParams& params,
   for (int ahead = 0; ahead < kStages - 1; ++ahead) {
     fetch(line + ahead * kThinWarps, ahead);
   }
+  wait_for_kernels();  // Weights are there; tokens are what the kernels before give.
   for (int stage = 0; line < whole; line += kThinWarps) {
     copy_async_wait<kStages - 2>();
     fetch(line + (kStages - 1) * kThinWarps, stage == 0 ? kStages - 1 : stage - 1);
@@ -257,33 +258,39 @@ __device__ void linear_thin(const LinearParams& params) {
 
 }  // namespace heddle::ops::cuda
 
-HEDDLE_KERNEL(heddle_linear_thin_bf16_8,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_8,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    4) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 1>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_bf16_16,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_16,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 2>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_8,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_8,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 1>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_16,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_16,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 2>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_bf16_32,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_32,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    2) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 4>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_32,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_32,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    2) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 4>(params);
 }
