@@ -70,8 +70,8 @@ std::int64_t PassSlice::pooled_rows() const {
 /// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
 /// does not wait for others.
 bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
-  return device_.properties().records && !slices.empty() && decoder.group() == nullptr && decoder.whole() &&
-         std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
+  return device_.properties().records && !slices.empty() && decoder.group() == nullptr &&
+         decoder.whole() && std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
            return slice.tokens == 1 && slice.samples() &&
                   ModelKv::guest_tokens(slice.sequence->kv) == 0;
          });

@@ -161,9 +161,9 @@ class Pass {
   std::size_t lists_ = 0;
   std::size_t sampled_ = 0;  ///< On the host; on the device they are in memory_->sampled.
 
-  std::vector<Told> told_{};                 ///< Ascending by pick.
-  std::vector<std::uint32_t> masks_{};       ///< Until they are added.
-  std::vector<ops::TokenUse> uses_{};        ///< Likewise.
+  std::vector<Told> told_{};            ///< Ascending by pick.
+  std::vector<std::uint32_t> masks_{};  ///< Until they are added.
+  std::vector<ops::TokenUse> uses_{};   ///< Likewise.
 
   std::size_t rows_ = 0;
   std::size_t rows_floats_ = 0;

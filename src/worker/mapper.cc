@@ -182,24 +182,6 @@ bool Mapper::has_load_work() {
          next_to_copy() != nullptr || next_to_map() != nullptr || next_to_report() != nullptr;
 }
 
-/// The first load of which something can be done, those that are urgent first.
-template <class Can>
-Mapper::Load* Mapper::choose(const Can& can) {
-  Load* first = nullptr;
-  for (Load& load : loads_) {
-    const auto found = sources_.find(load.image.model);
-    const bool urgent = found != sources_.end() && found->second.urgent;
-    if (found == sources_.end() || load.ended || (first != nullptr && !urgent) || !can(load)) {
-      continue;
-    }
-    first = &load;
-    if (urgent) {
-      break;
-    }
-  }
-  return first;
-}
-
 std::uint64_t Mapper::allowed(const Load& load) const {
   return std::min(sources_.at(load.image.model).allowed, load.image.image_bytes);
 }
@@ -443,6 +425,26 @@ void Mapper::mapped_more(Load& load, std::size_t pages) {
   }
 }
 
+/// Before pages are written. A GPU's kept windows may wait: to unmap a page takes about as long as
+/// to copy it, and nobody looks.
+void Mapper::drop_kept_of(const Load& load, const ImagePart& part) {
+  if (!device_.properties().asynchronous) {
+    const std::uint64_t page_bytes = device_.properties().page_bytes;
+    const std::size_t first = part.begin / page_bytes;
+    const std::size_t end = (part.end + page_bytes - 1) / page_bytes;
+    kept_.drop(std::span(load.image.pages).subspan(first, end - first), load.image.window);
+  }
+}
+
+/// To where the pages are for good: the window shows them read only.
+void Mapper::enqueue_copy(const Load& load, const ImagePart& part) {
+  for_pieces(load.image, part, [this](const Share::Piece& piece) {
+    stream_->copy(device_.page_address(piece.target) + piece.offset,
+                  device_.host_page_address(piece.source) + piece.offset,
+                  piece.bytes);
+  });
+}
+
 // ---- On asynchronous devices ----
 
 /// Enqueues the piece behind the one that the device is at, and waits for that only when there are
@@ -531,123 +533,6 @@ void Mapper::take_mapping() {
   const ModelId model = load.image.model;
   remove(load);
   handlers_.on_opened(model, *done->outcome);
-}
-
-// ---- Of copies ----
-
-/// The pieces of pages that make up a part of an image.
-template <class Each>
-void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& each) const {
-  const std::uint64_t page_bytes = device_.properties().page_bytes;
-  for (std::uint64_t at = part.begin; at < part.end;) {
-    const std::size_t page = at / page_bytes;
-    const std::uint64_t offset = at % page_bytes;
-    const std::uint64_t bytes = std::min(part.end - at, page_bytes - offset);
-    each(Share::Piece{.source = image.source[page],
-                      .target = image.pages[page],
-                      .offset = offset,
-                      .bytes = bytes});
-    at += bytes;
-  }
-}
-
-/// Before pages are written. A GPU's kept windows may wait: to unmap a page takes about as long as
-/// to copy it, and nobody looks.
-void Mapper::drop_kept_of(const Load& load, const ImagePart& part) {
-  if (!device_.properties().asynchronous) {
-    const std::uint64_t page_bytes = device_.properties().page_bytes;
-    const std::size_t first = part.begin / page_bytes;
-    const std::size_t end = (part.end + page_bytes - 1) / page_bytes;
-    kept_.drop(std::span(load.image.pages).subspan(first, end - first), load.image.window);
-  }
-}
-
-/// To where the pages are for good: the window shows them read only.
-void Mapper::enqueue_copy(const Load& load, const ImagePart& part) {
-  for_pieces(load.image, part, [this](const Share::Piece& piece) {
-    stream_->copy(device_.page_address(piece.target) + piece.offset,
-                  device_.host_page_address(piece.source) + piece.offset,
-                  piece.bytes);
-  });
-}
-
-// ---- For other paths ----
-
-/// What is smaller than a whole share is quicker over the device's own link.
-Mapper::Load* Mapper::next_to_share() {
-  return choose([this](const Load& load) {
-    return load.parts.has(allowed(load), part_bytes(load, kShareBytesMax));
-  });
-}
-
-bool Mapper::wait_for_share(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  return shared_.wait(lock, stop, [this] { return next_to_share() != nullptr; });
-}
-
-std::optional<Mapper::Share> Mapper::take_share() {
-  const std::lock_guard lock(mutex_);
-  Load* const load = next_to_share();
-  if (load == nullptr) {
-    return std::nullopt;
-  }
-  const std::uint64_t bytes = part_bytes(*load, kShareBytesMax);
-  const auto part = load->parts.take(bytes, allowed(*load), bytes);
-  if (!part) {
-    return std::nullopt;
-  }
-  Share share{.load = load->number, .part = *part};
-  for_pieces(load->image, *part, [&](const Share::Piece& piece) { share.pieces.push_back(piece); });
-  return share;
-}
-
-Mapper::Load* Mapper::numbered(std::uint64_t number) {
-  const auto found =
-      std::ranges::find_if(loads_, [&](const Load& load) { return load.number == number; });
-  return found == loads_.end() || found->ended ? nullptr : &*found;
-}
-
-void Mapper::give_back(const Share& share) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (Load* const load = numbered(share.load)) {
-      load->parts.give_back(share.part);
-    }
-  }
-  woken_.notify_one();
-  shared_.notify_all();
-}
-
-bool Mapper::begin_writing(const Share& share) {
-  const std::lock_guard lock(mutex_);
-  Load* const load = numbered(share.load);
-  if (load != nullptr) {
-    ++load->writing;
-  }
-  return load != nullptr;
-}
-
-void Mapper::end_writing(const Share& share, const Result<void>& written) {
-  {
-    const std::lock_guard lock(mutex_);
-    Load& load =
-        *std::ranges::find_if(loads_, [&](const Load& each) { return each.number == share.load; });
-    --load.writing;
-    if (written) {
-      load.parts.put_in_place(share.part);
-      copied_bytes_ += share.part.bytes();
-      peer_load_bytes_ += share.part.bytes();
-    } else {
-      load.parts.give_back(share.part);
-      failed_ = written.error();
-    }
-  }
-  woken_.notify_one();
-}
-
-bool Mapper::is_idle() {
-  const std::lock_guard lock(mutex_);
-  return jobs_.empty() && loads_.empty();
 }
 
 }  // namespace heddle::worker

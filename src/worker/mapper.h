@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -259,5 +260,39 @@ class Mapper {
   std::thread thread_;
   std::thread map_thread_{};  ///< Where ahead_.
 };
+
+/// The first load of which something can be done, those that are urgent first.
+template <class Can>
+Mapper::Load* Mapper::choose(const Can& can) {
+  Load* first = nullptr;
+  for (Load& load : loads_) {
+    const auto found = sources_.find(load.image.model);
+    const bool urgent = found != sources_.end() && found->second.urgent;
+    if (found == sources_.end() || load.ended || (first != nullptr && !urgent) || !can(load)) {
+      continue;
+    }
+    first = &load;
+    if (urgent) {
+      break;
+    }
+  }
+  return first;
+}
+
+/// The pieces of pages that make up a part of an image.
+template <class Each>
+void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& each) const {
+  const std::uint64_t page_bytes = device_.properties().page_bytes;
+  for (std::uint64_t at = part.begin; at < part.end;) {
+    const std::size_t page = at / page_bytes;
+    const std::uint64_t offset = at % page_bytes;
+    const std::uint64_t bytes = std::min(part.end - at, page_bytes - offset);
+    each(Share::Piece{.source = image.source[page],
+                      .target = image.pages[page],
+                      .offset = offset,
+                      .bytes = bytes});
+    at += bytes;
+  }
+}
 
 }  // namespace heddle::worker

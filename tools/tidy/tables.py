@@ -103,6 +103,8 @@ TESTED_BY = {
     "api/logprobs_json.cc": "api/responses_test.cc",
     "cpu/kernels.cc": "ops/context_test.cc",
     "cuda/blas.cc": "ops/cuda/blas_test.cc",
+    "cuda/blas_places.cc": "ops/cuda/blas_places_test.cc",
+    "worker/mapper_shares.cc": "worker/peer_load_test.cc",
     "cuda/kernels.cc": "ops/context_test.cc",
     "ops/op_test_cpu.cc": "every test of an operation",
     "ops/op_test_cuda.cc": "every test of an operation",

@@ -240,8 +240,8 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
   const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
   // To a result in bfloat16 the library adds no bias but such.
-  const bool foreign = bias != 0 && args.out.dtype == DType::kBf16;
-  if (foreign || bias % kBiasAlignment != 0 || !open_library(stream)) {
+  const bool float_bias = bias != 0 && args.out.dtype == DType::kBf16;
+  if (float_bias || bias % kBiasAlignment != 0 || !open_library(stream)) {
     return false;
   }
   stream.device().context().make_current();

@@ -18,8 +18,8 @@ struct PythonPlaces {
   static PythonPlaces of_environment();
 };
 
-/// The cuBLASLt libraries that are there, newest major version first, then in the order of `python`:
-/// nvidia/cu13/lib and nvidia/cu12/lib, or nvidia/cublas/lib, of each folder of packages.
+/// The cuBLASLt libraries that are there, newest major version first, then in the order of
+/// `python`: nvidia/cu13/lib and nvidia/cu12/lib, or nvidia/cublas/lib, of each folder of packages.
 [[nodiscard]] std::vector<std::string> blas_in_python(const PythonPlaces& python);
 
 }  // namespace heddle::ops::cuda

@@ -11,8 +11,7 @@ void send(device::Stream& stream, const SendArgs& args) {
   const auto is_quad = [](const std::byte* at) {
     return reinterpret_cast<std::uintptr_t>(at) % kQuadBytes == 0;
   };
-  const bool quads =
-      is_quad(args.source) && is_quad(args.target) && args.bytes % kQuadBytes == 0;
+  const bool quads = is_quad(args.source) && is_quad(args.target) && args.bytes % kQuadBytes == 0;
   const SendParams params{.source = args.source,
                           .target = args.target,
                           .items = static_cast<std::int64_t>(args.bytes / (quads ? kQuadBytes : 4)),

@@ -79,9 +79,7 @@ __device__ inline int draw(RowShared& shared, const Row& row, const SampleRow& a
       row.vocab,
       [&](int token) {
         const float logit = row.logits[token];
-        return cut.keeps(token, logit)
-                   ? weights.counted(token, logit, asked.min_p)
-                   : 0;
+        return cut.keeps(token, logit) ? weights.counted(token, logit, asked.min_p) : 0;
       },
       [&](Sum total) {  // Below the total whatever rounding does, as something stays.
         const auto goal = static_cast<Sum>(asked.uniform * static_cast<double>(total));
