@@ -81,7 +81,9 @@ __device__ __forceinline__ void merge_narrow(const AttentionParams& params,
   if (params.counters == nullptr) {
     return;
   }
-  __shared__ std::int32_t count;
+  // What the block had there is done with, and static memory beside it may be too much for it.
+  HEDDLE_DYNAMIC_SHARED(memory);
+  auto& count = *reinterpret_cast<std::int32_t*>(memory);
   std::int32_t* counter =
       params.counters + static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
   if (!is_last_block(counter, params.narrow_splits, count)) {
