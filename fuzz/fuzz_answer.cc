@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   HEDDLE_CHECK(whole == read(data[0], text, 1 + data[1] % 16U));
   for (const ToolCall& call : whole.calls) {
     HEDDLE_CHECK(!call.name.empty());
-    HEDDLE_CHECK(!call.arguments.empty() && call.arguments.front() == '{');
+    HEDDLE_CHECK(call.arguments.empty() ? !call.whole : call.arguments.front() == '{');
   }
   return 0;
 }

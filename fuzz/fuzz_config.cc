@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "spec/config_json.h"
 #include "spec/memory_needs.h"
+#include "spec/quantisation.h"
 #include "store/image_layout.h"
 
 using heddle::spec::DType;
@@ -20,6 +21,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const heddle::TokenId token : generation->eos) {
       HEDDLE_CHECK(token >= 0 && token < 100);
     }
+  }
+  const auto quantisation = heddle::spec::parse_quantisation(text, "config.json");
+  if (quantisation && quantisation->packing != heddle::spec::Packing::kNone &&
+      quantisation->packing != heddle::spec::Packing::kScaled) {
+    HEDDLE_CHECK(quantisation->bits == 4 || quantisation->bits == 8);
+    HEDDLE_CHECK(quantisation->group >= 0);
   }
   const auto model = heddle::spec::parse_model_config(text, "config.json");
   if (!model) {

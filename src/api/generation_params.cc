@@ -92,9 +92,9 @@ void read_stream(BodyReader& body, GenerationParams& params) {
   }
 }
 
-void read_max_tokens(BodyReader& body, GenerationParams& params) {
-  params.max_tokens = body.integer("max_completion_tokens", 1, kTokensMax);
-  const std::optional<std::int64_t> older = body.integer("max_tokens", 1, kTokensMax);
+void read_max_tokens(BodyReader& body, std::int64_t least, GenerationParams& params) {
+  params.max_tokens = body.integer("max_completion_tokens", least, kTokensMax);
+  const std::optional<std::int64_t> older = body.integer("max_tokens", least, kTokensMax);
   if (!params.max_tokens) {
     params.max_tokens = older;
   }
@@ -198,7 +198,7 @@ std::vector<std::string> read_stop_strings(BodyReader& body, std::string_view ke
   return stop;
 }
 
-GenerationParams read_generation_params(BodyReader& body) {
+GenerationParams read_generation_params(BodyReader& body, std::int64_t least) {
   GenerationParams params;
   for (const spec::SamplingNumber& number : spec::kSamplingNumbers) {
     params.numbers[number.field] =
@@ -219,7 +219,7 @@ GenerationParams read_generation_params(BodyReader& body) {
   if (seed) {
     params.seed = static_cast<std::uint64_t>(*seed);
   }
-  read_max_tokens(body, params);
+  read_max_tokens(body, least, params);
   params.stop = read_stop_strings(body, "stop", /*one=*/true);
   if (const std::optional<dom::element> ids = body.find("stop_token_ids")) {
     params.stop_token_ids = body.tokens("stop_token_ids", *ids);

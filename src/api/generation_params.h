@@ -13,8 +13,9 @@
 
 namespace heddle::api {
 
-/// Reads what chat and plain completions have in common. What is wrong is kept in `body`.
-[[nodiscard]] GenerationParams read_generation_params(BodyReader& body);
+/// Reads what chat and plain completions have in common, with `least` tokens at least as
+/// `max_tokens`. What is wrong is kept in `body`.
+[[nodiscard]] GenerationParams read_generation_params(BodyReader& body, std::int64_t least = 1);
 
 /// Fields that mean nothing here: of other endpoints' clients, about billing, or for other servers.
 inline constexpr std::initializer_list<std::string_view> kHarmless{"metadata",

@@ -75,10 +75,18 @@ void write_completion_logprobs(JsonWriter& json,
   }
   json.end_array().key("token_logprobs").begin_array();
   for (const TokenLogprobs& one : tokens) {
-    json.number(finite_logprob(one.token.logprob));
+    if (one.first) {
+      json.null();
+    } else {
+      json.number(finite_logprob(one.token.logprob));
+    }
   }
   json.end_array().key("top_logprobs").begin_array();
   for (const TokenLogprobs& one : tokens) {
+    if (one.first) {
+      json.null();
+      continue;
+    }
     json.begin_object();
     std::set<std::string> written;  // Two tokens may have the same text; the likelier stays.
     for (const TokenChance& chance : one.top) {
@@ -92,7 +100,7 @@ void write_completion_logprobs(JsonWriter& json,
   json.end_array().key("text_offset").begin_array();
   for (const TokenLogprobs& one : tokens) {
     json.integer(offset);
-    offset += count_characters(one.token.bytes);
+    offset += one.hidden ? 0 : count_characters(one.token.bytes);
   }
   json.end_array().end_object();
 }

@@ -80,11 +80,6 @@ void read_completion_logprobs(BodyReader& body, CompletionRequest& request) {
     return;
   }
   request.params.logprobs = static_cast<std::int32_t>(*top);
-  if (request.echo) {
-    body.fail(not_supported("echo",
-                            "echo: is true with logprobs, which would need those of the prompt; "
-                            "that is not supported, leave one of them out"));
-  }
 }
 
 }  // namespace
@@ -155,7 +150,8 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
   request.prompts = read_prompts(body, "prompt", kPromptsMax);
   request.echo = body.flag("echo").value_or(false);
   request.add_special_tokens = body.flag("add_special_tokens").value_or(true);
-  request.params = read_generation_params(body);
+  // Nothing is generated where a prompt is all that is asked for, as evaluations do.
+  request.params = read_generation_params(body, request.echo ? 0 : 1);
   refuse_other_modalities(body);
   read_completion_logprobs(body, request);
   body.refuse_unless_neutral({"suffix"});

@@ -24,8 +24,10 @@ struct GenerationParams {
   std::optional<std::int64_t> top_k{};                  ///< 0 keeps all.
   std::vector<std::pair<TokenId, float>> logit_bias{};  ///< Distinct ids, none negative.
   std::optional<std::uint64_t> seed{};
-  std::optional<std::int64_t> max_tokens{};  ///< At least 1.
-  std::vector<std::string> stop{};           ///< None empty.
+  /// At least 1; 0 where the prompt is all that is asked for.
+  std::optional<std::int64_t> max_tokens{};
+  bool score_prompt = false;        ///< `logprobs` is of the prompt's tokens, too.
+  std::vector<std::string> stop{};  ///< None empty.
   std::vector<TokenId> stop_token_ids{};
   bool ignore_eos = false;
   std::uint32_t choices = 1;  ///< `n`.

@@ -51,6 +51,8 @@ struct TokenChance {
 struct TokenLogprobs {
   TokenChance token{};
   std::vector<TokenChance> top{};
+  bool first = false;   ///< Of a prompt: nothing is before it that could make it likely.
+  bool hidden = false;  ///< It is special, and not in the text.
 };
 
 /// A call of a tool that the model asks for.

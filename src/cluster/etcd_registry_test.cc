@@ -41,7 +41,7 @@ TEST_F(EtcdRegistryTest, AsksTheNextServerWhereOneIsFrozen) {
   test::EtcdStore frozen;
   frozen.restart();
   frozen.signal(SIGSTOP);
-  const auto registry = open(frozen.url() + "," + server.url().substr(7), 3s);
+  const auto registry = open(frozen.url() + "," + server.url().substr(7), 12s);
   const auto put = wait(registry->put_if("a", 0, "x"));
   EXPECT_TRUE(put) << put.error().message;
   frozen.signal(SIGCONT);

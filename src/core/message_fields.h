@@ -73,11 +73,17 @@ inline void fields(Fields& v, spec::TokenLogprob& x) {
   v(2, "logprob", x.logprob);
 }
 
+inline void fields(Fields& v, spec::PromptToken& x) {
+  v.type("PromptToken");
+  v(1, "logprobs", x.logprobs);
+}
+
 inline void fields(Fields& v, spec::TokenDetails& x) {
   v.type("TokenDetails");
   v(1, "logprobs", x.logprobs);
   v(2, "embedding", x.embedding);
   v(3, "cached_tokens", x.cached_tokens, kCount);
+  v(4, "prompt", x.prompt);
 }
 
 inline void fields(Fields& v, spec::SamplingParams& x) {
@@ -98,6 +104,7 @@ inline void fields(Fields& v, spec::SamplingParams& x) {
   v(14, "logprobs", x.logprobs);
   v(15, "grammar", x.grammar);
   v(16, "pooling", x.pooling);
+  v(17, "prompt_logprobs", x.prompt_logprobs);
 }
 
 inline void fields(Fields& v, Error& x) {

@@ -257,7 +257,7 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
 std::int64_t Engine::Impl::take_prefix(SequenceId id) {
   Sequence& own = sequence(id);
   HEDDLE_CHECK(own.computed == 0);
-  if (!own.prefix || own.start.params.pooling == spec::Pooling::kMean) {
+  if (!own.prefix || needs_every_row(own)) {
     return 0;
   }
   const auto all_but_last = std::span(own.start.tokens).first(own.start.tokens.size() - 1);

@@ -212,6 +212,7 @@ class Engine::Impl {
 
   void take_results(const Flight& flight, StepOutcome& outcome);
   static void count_computed(const PassSlice& slice, Sequence& own, Model& model);
+  void note_scores(const PassSlice& slice, std::vector<spec::PromptToken> scored);
   void finish_slice(const PassSlice& slice,
                     std::optional<TokenId> token,
                     spec::TokenDetails details,

@@ -254,10 +254,14 @@ void Engine::Impl::take_results(const Flight& flight, StepOutcome& outcome) {
   const Pass& pass = *flight.pass;
   std::size_t sampled = 0;
   std::span<const float> pooled = pass.pooled();
-  for (const PassSlice& slice : flight.slices) {
+  for (std::size_t i = 0; i < flight.slices.size(); ++i) {
+    const PassSlice& slice = flight.slices[i];
     if (slice.sequence == nullptr) {
       ++sampled;  // It was, for nobody.
-    } else if (pools(slice.sequence->start.params)) {
+      continue;
+    }
+    note_scores(slice, pass.scored(i));
+    if (pools(slice.sequence->start.params)) {
       const auto count =
           static_cast<std::size_t>(slice.pooled_rows() * model.decoder.model().hidden);
       pool_slice(slice, pooled.first(count), model, outcome);
@@ -274,6 +278,16 @@ void Engine::Impl::take_results(const Flight& flight, StepOutcome& outcome) {
       slice.pick = PassSlice::kKnown;  // The tokens before are known now.
     }
   }
+}
+
+/// Keeps what a slice tells of its prompt's tokens until the first token is told.
+void Engine::Impl::note_scores(const PassSlice& slice, std::vector<spec::PromptToken> scored) {
+  if (scored.empty()) {
+    return;
+  }
+  Sequence& own = sequence(slice.sequence->start.id);
+  own.prompt.resize(static_cast<std::size_t>(own.start.prompt_tokens - 1));
+  std::move(scored.begin(), scored.end(), own.prompt.begin() + own.computed);
 }
 
 /// The tokens of a slice have KV now.
@@ -339,7 +353,10 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
     result.token = token;
     result.details = std::move(details);
     result.position = own.generated();
-    result.details.cached_tokens = result.position == 0 ? own.reused : 0;
+    if (result.position == 0) {
+      result.details.cached_tokens = own.reused;
+      result.details.prompt = std::exchange(own.prompt, {});
+    }
     own.start.tokens.push_back(*token);
     if (counts_tokens(own.start.params)) {
       count_generated(own.uses, *token);

@@ -41,7 +41,8 @@ Engine::Impl::Gather& Engine::Impl::gather(SequenceId id, ModelId into) {
   ModelKv& whole = mutable_model(into).kv;
   Gather begun{.model = own.start.model, .into = into, .kv = whole.make_sequence()};
   begun.incomplete.resize(whole.plan().groups.size());
-  begun.failed = !own.prefix || pools(own.start.params) || !alike(model(own.start.model).kv, whole);
+  begun.failed = !own.prefix || pools(own.start.params) || scores_prompt(own) ||
+                 !alike(model(own.start.model).kv, whole);
   if (!begun.failed) {
     const auto computed = std::span(own.start.tokens).first(static_cast<std::size_t>(own.computed));
     begun.keys = own.prefix;

@@ -76,7 +76,7 @@ Result<KvPart> Engine::Impl::give_kv(const KvWanted& wanted) {
 std::optional<KvWanted> Engine::Impl::wanted_kv(SequenceId id) {
   const Sequence& own = sequence(id);
   const KvPlan& plan = model(own.start.model).kv.plan();
-  if (!own.prefix || pools(own.start.params)) {
+  if (!own.prefix || pools(own.start.params) || scores_prompt(own)) {
     return std::nullopt;
   }
   const Fetch begun{.goal = own.size() - 1,

@@ -66,6 +66,12 @@ std::int64_t PassSlice::pooled_rows() const {
   return 0;
 }
 
+std::int64_t PassSlice::scored_rows() const {
+  // The last token of the prompt is followed by what is sampled.
+  const std::int64_t left = sequence->start.prompt_tokens - 1 - first_position();
+  return scores_prompt(*sequence) ? std::clamp<std::int64_t>(left, 0, tokens) : 0;
+}
+
 /// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
 /// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
 /// does not wait for others.
@@ -116,6 +122,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   tell_host(padded, kv);
   const auto ends = ends_of(padded, [](const PassSlice& slice) { return slice.tokens; });
   gather_sampling(padded, ends, activations.logit_rows());
+  gather_scores(padded, ends, activations.logit_rows());
   gather_pooling(padded, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(std::count_if(
@@ -134,6 +141,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
         context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
     enqueue_sampling(context, decoder, activations);
+    scores_.enqueue(context, decoder, activations, mirror_);
     enqueue_pooling(context, decoder, activations);
   };
   if (recurring) {
@@ -193,6 +201,7 @@ Result<void> Pass::enqueue_end(ops::OpContext& context,
   const std::size_t given = mirror_.add(rows);
   const auto ends = ends_of(slices, [](const PassSlice& slice) { return slice.wanted_rows(); });
   gather_sampling(slices, ends, activations.logit_rows());
+  gather_scores(slices, ends, activations.logit_rows());
   gather_pooling(slices, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(picks_count_);
@@ -204,6 +213,7 @@ Result<void> Pass::enqueue_end(ops::OpContext& context,
         activations.hidden.data, mirror_.device<std::byte>(given), rows.size_bytes());
   }
   enqueue_sampling(context, decoder, activations);
+  scores_.enqueue(context, decoder, activations, mirror_);
   enqueue_pooling(context, decoder, activations);
   fetch_sampled(context.stream);
   enqueued_ = context.stream.mark();
@@ -311,6 +321,33 @@ void Pass::gather_sampling(std::span<const PassSlice> slices,
   log_prob_rows_ = mirror_.add(log_prob_rows);
 }
 
+void Pass::gather_scores(std::span<const PassSlice> slices,
+                         std::span<const std::int64_t> ends,
+                         std::int64_t logit_rows) {
+  std::vector<ScoredRow> rows;
+  scored_ends_.clear();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const PassSlice& slice = slices[i];
+    const std::vector<TokenId>& tokens = slice.sequence->start.tokens;
+    for (std::int64_t row = 0; row < slice.scored_rows(); ++row) {
+      const std::int64_t next = slice.first_position() + row + 1;
+      rows.push_back({.row = static_cast<std::int32_t>(ends[i] - slice.tokens + row),
+                      .token = tokens[static_cast<std::size_t>(next)],
+                      .top = slice.sequence->start.params.prompt_logprobs});
+    }
+    scored_ends_.push_back(rows.size());
+  }
+  scores_.gather(rows, logit_rows, mirror_);
+}
+
+std::vector<spec::PromptToken> Pass::scored(std::size_t i) const {
+  std::vector<spec::PromptToken> tokens;
+  for (std::size_t row = i == 0 ? 0 : scored_ends_[i - 1]; row < scored_ends_[i]; ++row) {
+    tokens.push_back(scores_.of(row, mirror_));
+  }
+  return tokens;
+}
+
 void Pass::gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends) {
   std::vector<std::int32_t> picks;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -387,6 +424,7 @@ void Pass::fetch_sampled(device::Stream& stream) {
   if (!told_.empty()) {
     mirror_.fetch(stream, told_tokens_, lists_ - told_tokens_);
   }
+  scores_.fetch(stream, mirror_);
 }
 
 /// Sends what was gathered, where there is also room for what will be sampled. Tokens that the pass

@@ -13,6 +13,7 @@
 #include "engine/decoder.h"
 #include "engine/mirror.h"
 #include "engine/model_kv.h"
+#include "engine/prompt_scores.h"
 #include "engine/sequence.h"
 #include "engine/step_graphs.h"
 #include "ops/context.h"
@@ -43,8 +44,12 @@ struct PassSlice {
   [[nodiscard]] bool samples() const { return last() && !pools(sequence->start.params); }
   /// How many of its last rows' hidden states are wanted.
   [[nodiscard]] std::int64_t pooled_rows() const;
+  /// Of how many of its first rows the token that follows is told, which is the prompt's.
+  [[nodiscard]] std::int64_t scored_rows() const;
   /// Of how many of its last rows the hidden states are wanted behind the last layer.
-  [[nodiscard]] std::int64_t wanted_rows() const { return samples() ? 1 : pooled_rows(); }
+  [[nodiscard]] std::int64_t wanted_rows() const {
+    return scored_rows() > 0 ? tokens : samples() ? 1 : pooled_rows();
+  }
 };
 
 /// What all keys of a model's CUDA graphs begin with.
@@ -103,6 +108,8 @@ class Pass {
   }
   /// What is told with the i-th of those.
   [[nodiscard]] spec::TokenDetails details(std::size_t i) const;
+  /// What is told of the prompt's tokens behind the scored_rows() of the i-th slice.
+  [[nodiscard]] std::vector<spec::PromptToken> scored(std::size_t i) const;
   /// After enqueue_layers(), the hidden states behind the stage, one row a token.
   [[nodiscard]] std::span<const float> rows() const {
     return {mirror_.host<float>(rows_), rows_floats_};
@@ -130,6 +137,9 @@ class Pass {
   void gather_sampling(std::span<const PassSlice> slices,
                        std::span<const std::int64_t> ends,
                        std::int64_t logit_rows);
+  void gather_scores(std::span<const PassSlice> slices,
+                     std::span<const std::int64_t> ends,
+                     std::int64_t logit_rows);
   void gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends);
   void reserve_results(const Decoder& decoder);
   void enqueue_sampling(ops::OpContext& context,
@@ -164,6 +174,9 @@ class Pass {
   std::vector<Told> told_{};            ///< Ascending by pick.
   std::vector<std::uint32_t> masks_{};  ///< Until they are added.
   std::vector<ops::TokenUse> uses_{};   ///< Likewise.
+
+  PromptScores scores_{};
+  std::vector<std::size_t> scored_ends_{};  ///< Of the scored rows, by slice.
 
   std::size_t rows_ = 0;
   std::size_t rows_floats_ = 0;

@@ -30,6 +30,8 @@ struct Sequence {
   std::vector<std::uint32_t> mask{};
   /// With Pooling::kMean: the sum of the hidden states of the computed tokens.
   std::vector<double> pooled{};
+  /// With prompt_logprobs: what is known of the prompt's tokens, all but the first.
+  std::vector<spec::PromptToken> prompt{};
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(start.tokens.size()); }
   [[nodiscard]] std::int64_t generated() const { return size() - start.prompt_tokens; }
@@ -38,6 +40,17 @@ struct Sequence {
 /// Whether it stands for a text instead of generating one.
 [[nodiscard]] inline bool pools(const spec::SamplingParams& params) {
   return params.pooling != spec::Pooling::kNone;
+}
+
+/// Whether what it tells of its prompt is outstanding.
+[[nodiscard]] inline bool scores_prompt(const Sequence& sequence) {
+  return sequence.start.params.prompt_logprobs >= 0 && sequence.generated() == 0 &&
+         !pools(sequence.start.params);
+}
+
+/// Whether all tokens have to be computed here, whatever KV there may be of them.
+[[nodiscard]] inline bool needs_every_row(const Sequence& sequence) {
+  return sequence.start.params.pooling == spec::Pooling::kMean || scores_prompt(sequence);
 }
 
 /// Whether any penalty of `params` depends on which tokens were seen.

@@ -14,7 +14,11 @@ std::uint64_t step_digest(std::span<const PassSlice> slices) {
                             .subspan(static_cast<std::size_t>(sequence.computed),
                                      static_cast<std::size_t>(slice.tokens));
     facts.insert(facts.end(),
-                 {sequence.computed, slice.tokens, slice.samples() ? 1 : 0, slice.pooled_rows()});
+                 {sequence.computed,
+                  slice.tokens,
+                  slice.samples() ? 1 : 0,
+                  slice.pooled_rows(),
+                  slice.scored_rows()});
     facts.insert(facts.end(), tokens.begin(), tokens.end());
   }
   return siphash({}, std::as_bytes(std::span(facts))).low;

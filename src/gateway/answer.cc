@@ -44,20 +44,39 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
       reasoning_(options.reasoning, options.prompt_end),
       tools_(options.tools),
       logprobs_(options.logprobs),
-      text_offset_(options.text_offset) {}
+      prompt_(options.prompt),
+      prompt_only_(options.prompt_only) {}
 
-api::TokenLogprobs Answer::describe(const core::TokenEvent& event) const {
-  api::TokenLogprobs told;
-  for (const spec::TokenLogprob& one : event.details.logprobs) {
-    api::TokenChance chance{.bytes = std::string(model_->tokenizer()->token_bytes(one.token)),
-                            .logprob = one.logprob};
-    if (&one == &event.details.logprobs.front()) {
-      told.token = std::move(chance);
+api::TokenChance Answer::chance(const spec::TokenLogprob& one) const {
+  return {.bytes = std::string(model_->tokenizer()->token_bytes(one.token)),
+          .logprob = one.logprob};
+}
+
+api::TokenLogprobs Answer::describe(const std::vector<spec::TokenLogprob>& told) const {
+  api::TokenLogprobs described;
+  for (const spec::TokenLogprob& one : told) {
+    if (&one == &told.front()) {
+      described.token = chance(one);
+      described.hidden = model_->tokenizer()->is_special(one.token);
     } else {
-      told.top.push_back(std::move(chance));
+      described.top.push_back(chance(one));
     }
   }
-  return told;
+  return described;
+}
+
+/// Those of the prompt, which come with the first token; a prompt's own first one has none.
+std::vector<api::TokenLogprobs> Answer::describe_prompt(const core::TokenEvent& first) {
+  std::vector<api::TokenLogprobs> tokens;
+  for (const TokenId token : std::exchange(prompt_, {})) {
+    const std::size_t at = tokens.size();
+    const bool told = at > 0 && at <= first.details.prompt.size();
+    tokens.push_back(told ? describe(first.details.prompt[at - 1].logprobs)
+                          : describe({{.token = token}}));
+    tokens.back().first = !told;
+    text_offset_ += tokens.back().hidden ? 0 : api::count_characters(tokens.back().token.bytes);
+  }
+  return tokens;
 }
 
 /// Of the tokens whose text is shown, or will be; those of a stop string never are.
@@ -105,6 +124,14 @@ api::Choice Answer::push(const core::TokenEvent& event) {
   const bool is_text = event.finish != spec::FinishReason::kStop ||
                        !std::binary_search(eos.begin(), eos.end(), event.token);
   api::Choice news{.text_offset = text_offset_};
+  if (logprobs_) {
+    news.logprobs = describe_prompt(event);
+  }
+  if (prompt_only_) {
+    (void)text_.push(event.token, spec::FinishReason::kLength);
+    news.finish = spec::FinishReason::kLength;
+    return news;
+  }
   part(text_.push(event.token, event.finish), news);
   // A marker that ends in this token still belongs to the thought.
   reasoning_tokens_ += thinking || reasoning_.thinking() ? 1 : 0;
@@ -114,9 +141,9 @@ api::Choice Answer::push(const core::TokenEvent& event) {
   }
   if (logprobs_) {
     if (is_text && !event.details.logprobs.empty()) {
-      held_.push_back({.begin = begin, .logprobs = describe(event)});
+      held_.push_back({.begin = begin, .logprobs = describe(event.details.logprobs)});
     }
-    news.logprobs = take_logprobs();
+    std::ranges::move(take_logprobs(), std::back_inserter(*news.logprobs));
     text_offset_ += api::count_characters(news.text);
   }
   return news;

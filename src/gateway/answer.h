@@ -25,9 +25,11 @@ class Answer {
     bool include_stop = false;  ///< The text ends with the stop string that ended it.
     text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls to find.
     text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
-    std::string prompt_end{};      ///< How the prompt ends, for thinking that began there.
-    bool logprobs = false;         ///< Tell the tokens' log probabilities.
-    std::int64_t text_offset = 0;  ///< Characters that the client gets before the first token's.
+    std::string prompt_end{};  ///< How the prompt ends, for thinking that began there.
+    bool logprobs = false;     ///< Tell the tokens' log probabilities.
+    /// With `logprobs`: those of these tokens are told too, before the answer's, which they begin.
+    std::vector<TokenId> prompt{};
+    bool prompt_only = false;  ///< Nothing is shown of what was generated.
   };
 
   /// kInvalidArgument for stop strings that are none.
@@ -40,8 +42,8 @@ class Answer {
   [[nodiscard]] bool ended() const { return text_.ended(); }
   /// Whether a stop string ended it, of which the engine does not know.
   [[nodiscard]] bool stopped_by_string() const { return text_.stop().has_value(); }
-  /// How many tokens were pushed.
-  [[nodiscard]] std::int64_t tokens() const { return text_.tokens(); }
+  /// How many tokens were generated for it.
+  [[nodiscard]] std::int64_t tokens() const { return prompt_only_ ? 0 : text_.tokens(); }
   /// Of them, those that were thoughts.
   [[nodiscard]] std::int64_t reasoning_tokens() const { return reasoning_tokens_; }
 
@@ -56,7 +58,9 @@ class Answer {
 
   void part(std::string text, api::Choice& news);
 
-  [[nodiscard]] api::TokenLogprobs describe(const core::TokenEvent& event) const;
+  [[nodiscard]] api::TokenChance chance(const spec::TokenLogprob& one) const;
+  [[nodiscard]] api::TokenLogprobs describe(const std::vector<spec::TokenLogprob>& told) const;
+  [[nodiscard]] std::vector<api::TokenLogprobs> describe_prompt(const core::TokenEvent& first);
   [[nodiscard]] std::vector<api::TokenLogprobs> take_logprobs();
 
   std::shared_ptr<const text::TextModel> model_;
@@ -67,7 +71,9 @@ class Answer {
   std::uint32_t calls_ = 0;
   std::int64_t reasoning_tokens_ = 0;
   bool logprobs_;
-  std::int64_t text_offset_;
+  std::vector<TokenId> prompt_;  ///< Until its tokens are told.
+  bool prompt_only_;
+  std::int64_t text_offset_ = 0;
   std::deque<Held> held_{};
 };
 

@@ -83,9 +83,32 @@ TEST_F(AnswerTest, WhatIsNotAskedForIsNotTold) {
   EXPECT_EQ(answer.tokens(), 1);
 }
 
+TEST_F(AnswerTest, APromptsTokensAreToldBeforeTheAnswers) {
+  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}});
+  core::TokenEvent first = event('a');
+  first.details.prompt = {{{{'y', -1.5F}, {'q', -0.5F}}}, {{{'z', -2.5F}}}};
+  const api::Choice news = answer.push(first);
+  EXPECT_EQ(tokens_of(news), "x|y|z|a|");
+  ASSERT_TRUE(news.logprobs.has_value());
+  EXPECT_TRUE(news.logprobs->at(0).first);
+  EXPECT_EQ(news.logprobs->at(1).token.logprob, -1.5F);
+  EXPECT_EQ(news.logprobs->at(1).top.at(0).bytes, "q");
+  EXPECT_EQ(tokens_of(answer.push(event('b'))), "b|");
+}
+
+TEST_F(AnswerTest, OfAPromptAloneNothingIsGenerated) {
+  Answer answer = make({.logprobs = true, .prompt = {'x'}, .prompt_only = true});
+  const api::Choice news = answer.push(event('a'));
+  EXPECT_EQ(news.text, "");
+  EXPECT_EQ(tokens_of(news), "x|");
+  EXPECT_EQ(news.finish, spec::FinishReason::kLength);
+  EXPECT_TRUE(answer.ended());
+  EXPECT_EQ(answer.tokens(), 0);
+}
+
 TEST_F(AnswerTest, CountsTheCharactersBeforeEachPart) {
-  Answer answer = make({.logprobs = true, .text_offset = 3});
-  EXPECT_EQ(answer.push(event('a')).text_offset, 3);
+  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}});
+  EXPECT_EQ(answer.push(event('a')).text_offset, 0) << "the prompt's tokens come first";
   EXPECT_EQ(answer.push(event(0xc3)).text_offset, 4);
   EXPECT_EQ(answer.push(event(0xa9)).text_offset, 4);
   EXPECT_EQ(answer.push(event('b')).text_offset, 5);

@@ -214,6 +214,11 @@ class FakeServing final : public core::Serving {
                      : length >= record->choices[choice].max_tokens ? spec::FinishReason::kLength
                                                                     : spec::FinishReason::kNone;
       record->finished[choice] = event.finish;
+      if (record->choices[choice].prompt_logprobs >= 0 && event.position == 0) {
+        for (std::size_t i = 1; i < record->prompt.size(); ++i) {
+          event.details.prompt.push_back({{{record->prompt[i], -0.25F}, {'z', -0.125F}}});
+        }
+      }
       if (const std::int32_t top = record->choices[choice].logprobs; top >= 0) {
         event.details.logprobs = {{token, -0.5F}};
         for (std::int32_t i = 0; i < top; ++i) {

@@ -18,6 +18,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::int64_t kCompletionTokens = 16;  ///< OpenAI's default for plain completions.
+constexpr std::int64_t kScoresMax = 1 << 17;    ///< Log probabilities of the prompts of a request.
 
 /// How a job of these endpoints is answered.
 std::unique_ptr<api::AnswerWriter> writer_of(const GenerationJob& job) {
@@ -83,6 +84,26 @@ Task<std::optional<api::ApiError>> read_prompts(Context& context,
   co_return std::nullopt;
 }
 
+/// All log probabilities of an answer are written at once, on the loop.
+std::optional<api::ApiError> too_much_to_score(const GenerationJob& job) {
+  if (!job.params.score_prompt) {
+    return std::nullopt;
+  }
+  std::int64_t tokens = 0;
+  for (const std::vector<TokenId>& prompt : job.prompts) {
+    tokens += std::ssize(prompt) * std::int64_t{job.params.choices};
+  }
+  const std::int64_t told = tokens * (1 + std::int64_t{*job.params.logprobs});
+  if (told <= kScoresMax) {
+    return std::nullopt;
+  }
+  return api::invalid_request("echo",
+                              "echo: with logprobs " + std::to_string(*job.params.logprobs) + ", " +
+                                  std::to_string(tokens) + " tokens of prompts come to " +
+                                  std::to_string(told) + " log probabilities; want at most " +
+                                  std::to_string(kScoresMax) + " in one request");
+}
+
 Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = co_await parse_body(*context, http, &api::parse_completion_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
@@ -102,11 +123,15 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   GenerationJob job = new_job(
       *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "cmpl-");
   job.params = std::move(request.params);
+  job.params.score_prompt = request.echo && job.params.logprobs.has_value();
   job.head.warnings = job.params.warnings;
   std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
   if (!wrong) {
     wrong = co_await check_grammar(
         *context, opened, http.request(), job.params.grammar, "response_format");
+  }
+  if (!wrong) {
+    wrong = too_much_to_score(job);
   }
   if (!wrong) {
     wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);

@@ -143,16 +143,89 @@ TEST_F(InferenceTest, LogprobsOfACompletion) {
   EXPECT_EQ(logprobs["token_logprobs"], json::array({-0.5, -0.5, -0.5, -0.5}));
   EXPECT_EQ(logprobs["top_logprobs"][0], json({{"a", -1.0}}));
   EXPECT_EQ(logprobs["text_offset"], json::array({0, 1, 2, 2}));
-  EXPECT_EQ(error("/v1/completions",
-                  R"({"model":"tiny","prompt":"ab","logprobs":1,"echo":true})",
-                  400)["param"],
-            "echo");
   EXPECT_EQ(error("/v1/chat/completions", chat_body(R"("top_logprobs":1)"), 400)["param"],
             "top_logprobs");
   EXPECT_EQ(
       error(
           "/v1/chat/completions", chat_body(R"("logprobs":true,"top_logprobs":21)"), 400)["param"],
       "top_logprobs");
+}
+
+/// As harnesses for evaluations ask: how likely is this text?
+TEST_F(InferenceTest, LogprobsOfAPrompt) {
+  serving.reply = "xy";
+  start();
+  const json answer =
+      ask("POST",
+          "/v1/completions",
+          R"({"model":"tiny","prompt":"a\u00e9","logprobs":1,"echo":true,"max_tokens":1})");
+  EXPECT_EQ(answer["choices"][0]["text"], "a\xc3\xa9x");
+  const json& logprobs = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], json::array({"a", "bytes:\\xc3", "bytes:\\xa9", "x"}));
+  EXPECT_EQ(logprobs["token_logprobs"], json::array({nullptr, -0.25, -0.25, -0.5}));
+  EXPECT_EQ(logprobs["top_logprobs"],
+            json::array({nullptr, {{"z", -0.125}}, {{"z", -0.125}}, {{"a", -1.0}}}));
+  EXPECT_EQ(logprobs["text_offset"], json::array({0, 1, 2, 2}));
+
+  const json nothing =
+      ask("POST",
+          "/v1/completions",
+          R"({"model":"tiny","prompt":[[104],[105,106]],"logprobs":0,"echo":true,"max_tokens":0})");
+  EXPECT_EQ(nothing["choices"][0]["text"], "h");
+  EXPECT_EQ(nothing["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(nothing["choices"][0]["logprobs"]["token_logprobs"], json::array({nullptr}));
+  EXPECT_EQ(nothing["choices"][1]["logprobs"]["token_logprobs"], json::array({nullptr, -0.25}));
+  EXPECT_EQ(nothing["usage"]["completion_tokens"], 0);
+
+  EXPECT_EQ(
+      error("/v1/completions", R"({"model":"tiny","prompt":"ab","max_tokens":0})", 400)["param"],
+      "max_tokens")
+      << "an answer of nothing";
+  EXPECT_EQ(serving.started.at(1)->choices[0].prompt_logprobs, 0);
+  (void)ask("POST", "/v1/completions", R"({"model":"tiny","prompt":"ab","logprobs":1})");
+  EXPECT_EQ(serving.started.back()->choices[0].prompt_logprobs, -1);
+}
+
+TEST_F(InferenceTest, LogprobsOfAPromptInAStream) {
+  serving.reply = "x";
+  start();
+  const TestResponse stream = call(
+      "POST",
+      "/v1/completions",
+      R"({"model":"tiny","prompt":"ab","logprobs":0,"echo":true,"max_tokens":1,"stream":true})");
+  std::string text;
+  json values = json::array();
+  for (const std::string& event : events_of(stream.body)) {
+    if (event != "[DONE]") {
+      const json chunk = json::parse(event)["choices"][0];
+      text += chunk["text"].get<std::string>();
+      if (!chunk["logprobs"].is_null()) {
+        for (const json& value : chunk["logprobs"]["token_logprobs"]) {
+          values.push_back(value);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(text, "abx");
+  EXPECT_EQ(values, json::array({nullptr, -0.25, -0.5}));
+}
+
+TEST_F(InferenceTest, LogprobsOfPromptsAreBounded) {
+  start();
+  const auto body = [](std::size_t tokens) {
+    json prompts = json::array();
+    for (int i = 0; i < 128; ++i) {
+      prompts.push_back(std::string(tokens, 'a'));
+    }
+    return json{
+        {"model", "tiny"}, {"prompt", prompts}, {"logprobs", 20}, {"echo", true}, {"max_tokens", 1}}
+        .dump();
+  };
+  EXPECT_EQ(call("POST", "/v1/completions", body(48)).status, 200);
+  const json wrong = error("/v1/completions", body(49), 400);
+  EXPECT_EQ(wrong["param"], "echo");
+  EXPECT_NE(wrong["message"].get<std::string>().find("want at most 131072 in one request"),
+            std::string::npos);
 }
 
 const std::string kTools =

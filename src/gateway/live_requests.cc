@@ -46,7 +46,11 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
                               .tools = live->job_.tools,
                               .reasoning = live->job_.reasoning,
                               .prompt_end = live->job_.prompt_end,
-                              .logprobs = live->job_.params.logprobs.has_value()};
+                              .logprobs = live->job_.params.logprobs.has_value(),
+                              .prompt_only = live->job_.params.max_tokens == 0};
+      if (!live->job_.echo.empty() && options.logprobs) {
+        options.prompt = live->job_.prompts[prompt];
+      }
       Result<Answer> answer = Answer::make(live->job_.text->text, std::move(options));
       if (!answer) {
         return answer.error();

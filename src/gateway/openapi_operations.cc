@@ -111,7 +111,7 @@ constexpr auto kSchemas = std::to_array<RequestSchema>({
     {"CompletionRequest",
      R"({"type":"object","required":["model","prompt"],"properties":{"model":{"type":"string"},
 "prompt":{"type":["string","array"]},"stream":{"type":"boolean"},
-"max_tokens":{"type":"integer","minimum":1},"temperature":{"type":"number","minimum":0},
+"max_tokens":{"type":"integer","minimum":0},"temperature":{"type":"number","minimum":0},
 "echo":{"type":"boolean"},"stop":{"type":["string","array"]}}})",
      R"({"model":"MODEL","prompt":"Once upon"})"},
     {"ResponseRequest",

@@ -87,6 +87,9 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .grammar = params.grammar,
       .pooling = params.pooling};
   set_numbers(params, defaults, one);
+  if (params.score_prompt) {
+    one.prompt_logprobs = one.logprobs;
+  }
   one.stop_tokens.insert(
       one.stop_tokens.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   std::sort(one.stop_tokens.begin(), one.stop_tokens.end());

@@ -156,10 +156,6 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
 
 /// What would change the mathematics in ways that are not built in.
 void reject_unsupported(JsonFields& fields, const Family& family) {
-  if (fields.find("quantization_config") != nullptr) {
-    fields.reject("quantization_config",
-                  fmt::format("only unquantized weights are built in; {}", kElsewhere));
-  }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     const Json* count = fields.find(key);
     if (count != nullptr && !has_experts(family.architecture) &&

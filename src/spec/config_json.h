@@ -29,8 +29,9 @@ namespace heddle::spec {
 /// - `eos_token_id` may be one id or a list.
 ///
 /// Whatever else would change the mathematics (an unknown architecture, activation, rope kind,
-/// quantization, experts) is one error that names `file`, the field, its value and what would be
-/// right. Dimensions are bounded so that no product of them overflows 63 bits.
+/// experts) is one error that names `file`, the field, its value and what would be right; how
+/// matrices are stored is for quantisation.h. Dimensions are bounded so that no product of them
+/// overflows 63 bits.
 ///
 /// @param file  How messages call the text: its path, mostly.
 [[nodiscard]] Result<ModelSpec> parse_model_config(std::string_view text, std::string_view file);

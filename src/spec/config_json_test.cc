@@ -166,8 +166,6 @@ TEST(ConfigJson, UnknownArchitecturesAreNamedWithAWayOut) {
 TEST(ConfigJson, RejectsMathematicsThatIsNotBuiltIn) {
   EXPECT_THAT(error_of(kLlama, R"(, "hidden_act": "gelu")"),
               HasSubstr("hidden_act is \"gelu\"; only \"silu\" is built in; another engine"));
-  EXPECT_THAT(error_of(kLlama, R"(, "quantization_config": {"quant_method": "awq"})"),
-              HasSubstr("quantization_config is an object; only unquantized weights"));
   EXPECT_THAT(error_of(kQwen3, R"(, "num_experts": 64)"),
               HasSubstr("num_experts is 64; a Qwen3ForCausalLM has no experts here"));
   EXPECT_THAT(error_of(kLlama, R"(, "partial_rotary_factor": 0.5)"),

@@ -60,6 +60,8 @@ struct SamplingParams {
   std::vector<TokenId> stop_tokens{};  ///< The model's ends of turn plus the client's own.
   /// Tell with each token its log probability and those of this many likeliest ones; -1: tell none.
   std::int32_t logprobs = -1;
+  /// Likewise of each token of the prompt but the first, before anything is generated.
+  std::int32_t prompt_logprobs = -1;
   Grammar grammar{};
   /// Where it is not kNone nothing is sampled: one event ends the sequence, with an embedding.
   Pooling pooling = Pooling::kNone;
@@ -73,6 +75,12 @@ struct TokenLogprob {
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
+/// A token of a prompt, as TokenDetails::logprobs has it.
+struct PromptToken {
+  std::vector<TokenLogprob> logprobs{};
+  friend bool operator==(const PromptToken&, const PromptToken&) = default;
+};
+
 /// What is told with a token where its parameters ask for it.
 struct TokenDetails {
   /// The token itself, then the likeliest ones, likeliest first, lowest id first on ties.
@@ -80,6 +88,8 @@ struct TokenDetails {
   std::vector<float> embedding{};  ///< The pooled hidden state.
   /// With the first token: how many of the prompt's tokens a cached prefix spared.
   std::int64_t cached_tokens = 0;
+  /// With the first token: those of the prompt, all but the first.
+  std::vector<PromptToken> prompt{};
   friend bool operator==(const TokenDetails&, const TokenDetails&) = default;
 };
 

@@ -1,5 +1,6 @@
 #include "store/checkpoint.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <set>
@@ -11,8 +12,11 @@
 
 #include "base/file.h"
 #include "gguf/gguf_model.h"
+#include "spec/block_panels.h"
 #include "store/convert.h"
 #include "store/image_layout.h"
+#include "store/packed_matrix.h"
+#include "store/packed_tensors.h"
 
 namespace heddle::store {
 namespace {
@@ -134,6 +138,14 @@ std::string contradiction(std::string_view name,
   return "";
 }
 
+/// Whether a bias is one of a matrix of integers of several tensors.
+bool is_packed(const TensorSet& tensors, std::string_view bias) {
+  const auto matrix = std::string(bias.substr(0, bias.size() - std::string_view("bias").size()));
+  const TensorSet::Entry* entry = tensors.find(matrix + "weight");
+  return entry != nullptr && entry->packed != nullptr &&
+         entry->packed->how.packing != spec::Packing::kScaled;
+}
+
 bool is_harmless(std::string_view name, const spec::ModelSpec& model) {
   return name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" ||
          (model.tied_embeddings && name == "lm_head.weight");
@@ -161,7 +173,11 @@ Result<ModelConfig> config_of_directory(const std::filesystem::path& directory) 
   if (!model) {
     return model.error();
   }
-  ModelConfig config{.model = std::move(model).value()};
+  const Result<spec::Quantisation> quantisation = spec::parse_quantisation(*text, path.string());
+  if (!quantisation) {
+    return quantisation.error();
+  }
+  ModelConfig config{.model = std::move(model).value(), .quantisation = *quantisation};
   const std::filesystem::path generation_path = directory / "generation_config.json";
   const Result<std::string> generation = read_text(generation_path, kConfigBytesMax);
   if (!generation) {
@@ -194,21 +210,31 @@ Result<ModelConfig> config_of(const gguf::GgufFile& file) {
   return ModelConfig{.model = std::move(*model), .generation = std::move(*defaults)};
 }
 
-/// What has been read, if it agrees.
-Result<Checkpoint> checked(Result<ModelConfig> config, Result<TensorSet> tensors) {
-  if (!config) {
-    return config.error();
+/// The type of each matrix of a directory, in the order of spec::format_index(); empty where all
+/// are plain.
+std::vector<spec::DType> formats_of(const TensorSet& tensors, std::int64_t layers) {
+  using spec::Matrix;
+  constexpr std::array kOfLayer = {std::pair{Matrix::kQ, "self_attn.q_proj"},
+                                   std::pair{Matrix::kK, "self_attn.k_proj"},
+                                   std::pair{Matrix::kV, "self_attn.v_proj"},
+                                   std::pair{Matrix::kOut, "self_attn.o_proj"},
+                                   std::pair{Matrix::kGate, "mlp.gate_proj"},
+                                   std::pair{Matrix::kUp, "mlp.up_proj"},
+                                   std::pair{Matrix::kDown, "mlp.down_proj"}};
+  std::vector<spec::DType> formats(spec::format_count(layers), spec::DType::kBf16);
+  const auto note = [&](const std::string& name, Matrix matrix, std::int64_t layer) {
+    const TensorSet::Entry* entry = tensors.find(name + ".weight");
+    const auto blocks = entry != nullptr ? block_type_of(entry->tensor.type) : std::nullopt;
+    formats[spec::format_index(matrix, layer)] =
+        blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
+  };
+  note("lm_head", Matrix::kHead, 0);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for (const auto& [matrix, name] : kOfLayer) {
+      note(fmt::format("{}{}.{}", kLayerPrefix, layer, name), matrix, layer);
+    }
   }
-  if (!tensors) {
-    return tensors.error();
-  }
-  Result<std::vector<std::string>> unused = check_tensors(*tensors, config->model);
-  if (!unused) {
-    return unused.error();
-  }
-  return Checkpoint{.config = std::move(config).value(),
-                    .tensors = std::move(tensors).value(),
-                    .unused = std::move(unused).value()};
+  return std::ranges::any_of(formats, spec::is_blocks) ? formats : std::vector<spec::DType>{};
 }
 
 }  // namespace
@@ -238,7 +264,10 @@ Result<std::vector<std::string>> check_tensors(const TensorSet& tensors,
     if (used.contains(name) || is_harmless(name, model)) {
       continue;
     }
-    if (const std::string why = contradiction(name, model, tensors.described_by()); !why.empty()) {
+    // Programs that make packed matrices of all layers give each a bias, of zeros.
+    const bool beside_packed = name.ends_with(".bias") && is_packed(tensors, name);
+    const std::string why = contradiction(name, model, tensors.described_by());
+    if (!why.empty() && !beside_packed) {
       return Error{Code::kCorrupt,
                    fmt::format("{} has tensor \"{}\", {}",
                                tensors.file_of(entry).path().string(),
@@ -257,10 +286,30 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& model) {
       return file.error();
     }
     Result<ModelConfig> config = config_of(*file);
-    return checked(std::move(config), TensorSet::of(std::move(*file)));
+    return config ? of(std::move(*config), TensorSet::of(std::move(*file))) : config.error();
   }
   Result<ModelConfig> config = config_of_directory(model);
-  return config ? checked(std::move(config), TensorSet::open(model)) : config.error();
+  if (!config) {
+    return config.error();
+  }
+  Result<TensorSet> tensors = TensorSet::open(model);
+  return tensors ? of(std::move(*config), std::move(*tensors)) : tensors.error();
+}
+
+Result<Checkpoint> Checkpoint::of(ModelConfig config, TensorSet tensors) {
+  if (config.quantisation.packing != spec::Packing::kNone) {
+    if (Result<void> joined = join_packed(tensors, config.quantisation); !joined) {
+      return joined.error();
+    }
+    config.model.formats = formats_of(tensors, config.model.layers);
+  }
+  Result<std::vector<std::string>> unused = check_tensors(tensors, config.model);
+  if (!unused) {
+    return unused.error();
+  }
+  return Checkpoint{.config = std::move(config),
+                    .tensors = std::move(tensors),
+                    .unused = std::move(unused).value()};
 }
 
 }  // namespace heddle::store

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "spec/config_json.h"
 #include "spec/model_spec.h"
+#include "spec/quantisation.h"
 #include "store/tensor_set.h"
 
 namespace heddle::store {
@@ -15,6 +16,7 @@ namespace heddle::store {
 struct ModelConfig {
   spec::ModelSpec model{};  ///< With the ends of turn of generation_config.json, where it has any.
   spec::GenerationDefaults generation{};
+  spec::Quantisation quantisation{};  ///< Of a directory.
 };
 
 /// Reads config.json and, where there is one, generation_config.json; of a GGUF file, its metadata.
@@ -38,6 +40,9 @@ struct Checkpoint {
   std::vector<std::string> unused{};  ///< Tensors that nothing reads; worth a warning.
 
   static Result<Checkpoint> open(const std::filesystem::path& model);
+  /// Of a config and tensors that somebody has read: joins those of packed matrices, notes the
+  /// types of matrices that are blocks (ModelSpec::formats), and checks.
+  static Result<Checkpoint> of(ModelConfig config, TensorSet tensors);
 };
 
 }  // namespace heddle::store

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "gguf/gguf_model.h"
 #include "spec/block_panels.h"
 #include "store/convert.h"
+#include "store/packed_matrix.h"
 #include "store/quantise.h"
 
 namespace heddle::store {
@@ -150,7 +152,8 @@ class Loader {
     const TensorSet::Entry& entry = entry_of(source);
     return tensor.dtype != spec::DType::kI8 && !spec::is_blocks(tensor.dtype) &&
            source.stored_columns == tensor.columns &&
-           stored_type_elements(entry.tensor.type) == 1 && entry.interleaved == 0;
+           stored_type_elements(entry.tensor.type) == 1 && entry.interleaved == 0 &&
+           entry.packed == nullptr;
   }
 
   /// Rows that lie in the file as in the image, one element behind the other.
@@ -219,21 +222,19 @@ class Loader {
         std::max<std::uint64_t>(1, read_bytes_ / std::max(row_bytes, image_row_bytes) / head) *
         head;
     HEDDLE_CHECK(count % head == 0 && static_cast<std::uint64_t>(source.first_row) % head == 0);
-    const File& file = tensors_.file_of(entry);
     std::uint64_t begin = tensor.offset + static_cast<std::uint64_t>(source.row) * image_row_bytes;
     for (std::uint64_t done = 0; done < count; done += step) {
       if (options_.stop.stop_requested()) {
-        return cancelled(file);
+        return cancelled(tensors_.file_of(entry));
       }
       const std::uint64_t rows = std::min(step, count - done);
-      const std::uint64_t from = first + done * row_bytes;
-      if (Result<void> there = await(entry, from, rows * row_bytes); !there) {
-        return there;
-      }
-      file.will_read(from + rows * row_bytes, kReadAheadBytes);
       bounce_.resize(rows * row_bytes);
-      if (Result<void> status = file.read(from, bounce_); !status) {
-        return status;
+      const Result<void> read =
+          entry.packed != nullptr
+              ? read_packed(entry, static_cast<std::uint64_t>(source.first_row) + done, rows)
+              : read_rows(entry, first + done * row_bytes);
+      if (!read) {
+        return read;
       }
       rows_.resize(rows * image_row_bytes);
       for (std::uint64_t row = 0; row < rows; ++row) {
@@ -254,6 +255,36 @@ class Loader {
       advance(begin);
     }
     return {};
+  }
+
+  /// Fills the buffer with rows that lie together in the file.
+  Result<void> read_rows(const TensorSet::Entry& entry, std::uint64_t from) {
+    if (Result<void> there = await(entry, from, bounce_.size()); !there) {
+      return there;
+    }
+    const File& file = tensors_.file_of(entry);
+    file.will_read(from + bounce_.size(), kReadAheadBytes);
+    return file.read(from, bounce_);
+  }
+
+  /// Fills the buffer with rows of a packed matrix.
+  Result<void> read_packed(const TensorSet::Entry& entry, std::uint64_t first, std::uint64_t rows) {
+    const ReadPart read = [this](
+                              std::size_t file, std::uint64_t offset, std::span<std::byte> target) {
+      const Result<void> there =
+          options_.await ? options_.await(file, offset, target.size()) : Result<void>();
+      return there ? tensors_.files()[file].read(offset, target) : there;
+    };
+    if (packed_ != entry.packed.get()) {
+      Result<PackedRows> opened = PackedRows::open(*entry.packed, read);
+      if (!opened) {
+        return opened.error();
+      }
+      packed_ = entry.packed.get();
+      packed_rows_.emplace(std::move(*opened));
+    }
+    return packed_rows_->read(
+        static_cast<std::int64_t>(first), static_cast<std::int64_t>(rows), read, bounce_);
   }
 
   /// Writes the panels that rows have come for, at the end of a tensor the last one too. Returns
@@ -414,6 +445,8 @@ class Loader {
   Pacer pacer_;
   std::uint64_t read_bytes_;  ///< Of one read, on the larger side of the conversion.
   std::vector<std::byte> bounce_{};
+  const PackedMatrix* packed_ = nullptr;  ///< What the next is of.
+  std::optional<PackedRows> packed_rows_{};
   std::vector<iovec> pieces_{};
   std::vector<float> floats_{};          ///< A row that is being quantised.
   std::vector<std::byte> rows_{};        ///< Rows as the image has them.

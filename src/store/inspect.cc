@@ -112,18 +112,19 @@ void inspect_directory(const fs::path& directory, Inspection& inspection) {
   if (!config) {
     inspection.problems.push_back(config.error().message);
   }
-  const Result<TensorSet> tensors = TensorSet::open(directory);
+  Result<TensorSet> tensors = TensorSet::open(directory);
   if (!tensors) {
     inspection.problems.push_back(tensors.error().message);
   } else {
     add_tensors(*tensors, inspection);
   }
   if (config && tensors) {
-    const auto unused = check_tensors(*tensors, config->model);
-    if (!unused) {
-      inspection.problems.push_back(unused.error().message);
+    Result<Checkpoint> checkpoint = Checkpoint::of(*config, std::move(*tensors));
+    if (!checkpoint) {
+      inspection.problems.push_back(checkpoint.error().message);
     } else {
-      add_unused(*unused, inspection);
+      add_unused(checkpoint->unused, inspection);
+      *config = std::move(checkpoint->config);
     }
   }
   if (config) {

@@ -1,6 +1,7 @@
 #include "store/read_order.h"
 
 #include "base/check.h"
+#include "store/packed_matrix.h"
 
 namespace heddle::store {
 
@@ -10,6 +11,12 @@ std::vector<FileBytes> read_order(const TensorSet& tensors, const ImageLayout& l
     for (const ImageSource& source : tensor.sources) {
       const TensorSet::Entry* entry = tensors.find(source.name);
       HEDDLE_CHECK(entry != nullptr);
+      if (entry->packed != nullptr) {
+        for (const PartBytes& part : parts_of(*entry->packed, source.first_row, source.rows)) {
+          order.push_back({.file = part.file, .begin = part.begin, .end = part.end});
+        }
+        continue;
+      }
       // Rows are read whole, where only some of their columns are wanted too.
       const std::uint64_t row_bytes =
           stored_bytes(entry->tensor.type, static_cast<std::uint64_t>(source.stored_columns));

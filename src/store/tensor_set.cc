@@ -125,6 +125,16 @@ TensorSet TensorSet::of(gguf::GgufFile file) {
   return set;
 }
 
+void TensorSet::exchange(const std::vector<std::string>& names, std::vector<Entry> entries) {
+  for (const std::string& name : names) {
+    entries_.erase(name);
+  }
+  for (Entry& entry : entries) {
+    std::string name = entry.tensor.name;
+    entries_.insert_or_assign(std::move(name), std::move(entry));
+  }
+}
+
 const TensorSet::Entry* TensorSet::find(const std::string& name) const {
   const auto found = entries_.find(name);
   return found != entries_.end() ? &found->second : nullptr;

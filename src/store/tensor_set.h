@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "store/safetensors.h"
 
 namespace heddle::store {
+
+struct PackedMatrix;
 
 /// All tensors of a model directory, whether they are in model.safetensors or in the shards of
 /// model.safetensors.index.json (the former wins where both are there, as in transformers), or of a
@@ -27,6 +30,9 @@ class TensorSet {
     /// Rows of a head, of a tensor whose heads have theirs interleaved: row 2 i of the file is row
     /// i, row 2 i + 1 is row i + interleaved / 2. 0: rows are in order.
     std::int64_t interleaved = 0;
+    /// Of a matrix that several tensors stand for (packed_tensors.h): how its rows are read. The
+    /// file and offset of `tensor` say nothing then.
+    std::shared_ptr<const PackedMatrix> packed{};
   };
 
   /// kNotFound, saying what was looked for and what else is there, if the directory holds no
@@ -43,6 +49,8 @@ class TensorSet {
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const Entry* find(const std::string& name) const;
   [[nodiscard]] const File& file_of(const Entry& entry) const { return files_[entry.file]; }
+  /// Takes out the tensors of these names, and puts those of `entries` in under their own.
+  void exchange(const std::vector<std::string>& names, std::vector<Entry> entries);
   /// Has that file's tensors read from another one, which has, or will have, the same bytes.
   void read_from(std::size_t file, File other) { files_[file] = std::move(other); }
   /// What says which tensors there should be, for messages: "config.json".

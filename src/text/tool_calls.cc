@@ -116,6 +116,30 @@ bool begins_a_name(std::string_view json) {
   return kHead.starts_with(dense) || dense.starts_with(kHead);
 }
 
+/// The beginning of an object, or of one that is written as a string; nothing where it is neither.
+std::optional<std::string> begun_arguments(std::string_view json) {
+  if (json.empty() || json.front() == '{') {
+    return std::string(json);
+  }
+  if (json.front() != '"') {
+    return std::nullopt;
+  }
+  std::string_view inside = json.substr(1);
+  if (const std::optional<std::string_view> whole = take_string(json)) {
+    inside = *whole;
+  }
+  // An escape that is cut off has six characters at most.
+  for (std::size_t lost = 0; lost < 6 && lost <= inside.size(); ++lost) {
+    const Json text = parse("\"" + std::string(inside.substr(0, inside.size() - lost)) + "\"");
+    if (text.is_string()) {
+      std::string object = text.get<std::string>();
+      return object.empty() || object.front() == '{' ? std::optional(std::move(object))
+                                                     : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 /// A call that is only begun, with its name first, as models are trained to write it. Nothing where
 /// it is none; one without a name where that is not whole.
 std::optional<ToolCall> begun_call(std::string_view json) {
@@ -149,7 +173,11 @@ std::optional<ToolCall> begun_call(std::string_view json) {
     return std::nullopt;
   }
   (void)take(":", rest);
-  call.arguments = past_white(rest);
+  std::optional<std::string> arguments = begun_arguments(past_white(rest));
+  if (!arguments) {
+    return std::nullopt;
+  }
+  call.arguments = *std::move(arguments);
   return call;
 }
 
@@ -180,14 +208,17 @@ std::optional<std::vector<ToolCall>> begun_calls(std::string_view json) {
   return calls;
 }
 
+bool may_be_a_name(std::string_view text) {
+  return !text.empty() && text.find_first_of("[]{}\"") == std::string_view::npos;
+}
+
 /// A name and, after it, the object of its arguments.
 std::optional<std::vector<ToolCall>> named_call(std::string_view name, std::string_view json) {
   if (const std::size_t mark = name.find(kMistralArguments); mark != std::string_view::npos) {
     name = name.substr(0, mark);
   }
   name = trimmed(name);
-  if (name.empty() || name.find_first_of("[]{}\"") != std::string_view::npos ||
-      !parse(json).is_object()) {
+  if (!may_be_a_name(name) || !parse(json).is_object()) {
     return std::nullopt;
   }
   return std::vector<ToolCall>{{.name = std::string(name), .arguments = std::string(json)}};
@@ -390,6 +421,9 @@ std::optional<std::vector<ToolCall>> ToolCallParser::cut_calls() const {
       !rest.starts_with('{')) {
     std::string_view name = rest.substr(0, rest.find('{'));
     name = trimmed(name.substr(0, name.find(kMistralArguments)));
+    if (!may_be_a_name(name)) {
+      return std::nullopt;
+    }
     return std::vector<ToolCall>{
         {.name = std::string(name), .arguments = body_.substr(json_), .whole = false}};
   }

@@ -183,6 +183,20 @@ TEST(ToolCalls, OneThatIsCutOffIsGivenAsFarAsItGoes) {
             (Outcome{"", {{"f", "{}"}, begun("g", R"({"y)")}}));
 }
 
+TEST(ToolCalls, ArgumentsOfOneThatIsCutOffAreTheBeginningOfAnObject) {
+  const auto arguments = [](const std::string& begun) {
+    return cut_off(ToolFormat::kHermes, R"(<tool_call>{"name": "f", "arguments": )" + begun);
+  };
+  EXPECT_EQ(arguments(R"("{\"x\": \"a\u00)"), (Outcome{"", {begun("f", R"({"x": "a)")}}));
+  EXPECT_EQ(arguments(R"("{}")"), (Outcome{"", {begun("f", "{}")}}));
+  EXPECT_EQ(arguments(R"(")"), (Outcome{"", {begun("f", "")}}));
+  for (const std::string other : {R"("x)", "l_call {\"x\": 1", "[1, "}) {
+    EXPECT_TRUE(arguments(other).calls.empty()) << other;
+  }
+  const std::string odd = R"([TOOL_CALLS]a"b[ARGS]{"x)";
+  EXPECT_TRUE(cut_off(ToolFormat::kMistral, odd).calls.empty());
+}
+
 TEST(ToolCalls, NoMarkupIsLeftOfOneWithoutAName) {
   for (const std::string begin :
        {"", "\n", "\n{", "\n{\"na", "\n{\"name\": ", "\n{\"name\": \"ge"}) {

@@ -112,6 +112,15 @@ def test_bodies(server, name):
     assert word in answer[2]["error"]["message"]
 
 
+def test_log_probabilities_of_prompts(server):
+    """128 prompts of 48 tokens with 20 alternatives each are below the bound, of 49 above it."""
+    for tokens, status in ((48, 200), (49, 400)):
+        body = {"model": MODEL, "prompt": [[5] * tokens] * 128, "echo": True, "logprobs": 20, "max_tokens": 0}
+        answer = server.call("/v1/completions", body)
+        assert answer[0] == status, answer[2]
+    assert "131072" in answer[2]["error"]["message"]
+
+
 def exchange(server, data):
     """The status that these bytes are answered with."""
     host, port = server.url.removeprefix("http://").split(":")
@@ -156,6 +165,7 @@ ELSEWHERE = {
     "time of a head": "test_connections.py",
     "time of a body": "test_connections.py",
     "taking an answer": "test_connections.py",
+    "echo with logprobs": "test_limits.py",
     "trailers": "test_smuggling.py",
     "framing": "test_smuggling.py",
     "handshakes": "test_tls.py",

@@ -122,6 +122,21 @@ class Server:
         assert status == 200, answer
         return answer["choices"][0]["message"]["content"]
 
+    def told_twice(self, model, prompt, tokens=6):
+        """The log probabilities of an answer's tokens as they were generated, and as they are in a prompt."""
+        asked = {"model": model, "prompt": prompt, "temperature": 0, "max_tokens": tokens, "logprobs": 2}
+        status, _, answer = self.call("/v1/completions", asked)
+        assert status == 200, answer
+        generated = answer["choices"][0]["logprobs"]["token_logprobs"]
+        whole = {**asked, "prompt": prompt + answer["choices"][0]["text"], "echo": True, "max_tokens": 0}
+        status, _, answer = self.call("/v1/completions", whole)
+        assert status == 200, answer
+        scored = answer["choices"][0]["logprobs"]["token_logprobs"]
+        assert scored[0] is None and None not in scored[1:], scored
+        assert answer["usage"]["completion_tokens"] == 0
+        assert len(scored) == answer["usage"]["prompt_tokens"] == len(answer["choices"][0]["logprobs"]["tokens"])
+        return generated, scored[len(scored) - len(generated) :]
+
     def metrics(self):
         """{'name{labels}': value} of /metrics."""
         _, _, text = self.call("/metrics")

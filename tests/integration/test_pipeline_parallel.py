@@ -52,6 +52,11 @@ def test_it_answers_right_and_shows_its_stages(piped):
     assert "cpu0: stage 1 of 2 of adder" in shown and "cpu1: stage 2 of 2 of adder" in shown
 
 
+def test_it_tells_how_likely_a_text_is(piped):
+    generated, scored = piped.told_twice("adder", "12+34=")
+    assert scored == pytest.approx(generated, abs=1e-3)
+
+
 def test_it_takes_turns_with_models_on_its_devices(piped):
     for turn in range(4):
         for model in ("adder", "morse", "sorter"):

@@ -38,6 +38,11 @@ def test_it_answers_right_and_shows_where_it_is(sharded):
     ]
 
 
+def test_it_tells_how_likely_a_text_is(sharded):
+    generated, scored = sharded.told_twice("adder", "12+34=")
+    assert scored == pytest.approx(generated, abs=1e-3)
+
+
 def test_it_takes_turns_with_models_on_its_devices(sharded):
     for turn in range(5):
         for model in ("adder", "morse", "sorter"):

@@ -38,6 +38,12 @@ def test_chat_logprobs_belong_to_the_text_and_to_the_choice(client):
         assert sum(math.exp(top.logprob) for top in one.top_logprobs) <= 1.0001
 
 
+def test_a_prompt_is_as_likely_as_it_was_when_it_was_generated(server):
+    for model in heddle.demo_models():
+        generated, scored = server.told_twice(model, heddle.eval_set(model, 1)[0][0])
+        assert scored == pytest.approx(generated, abs=0.05), model  # In bfloat16.
+
+
 def test_streamed_logprobs_are_those_of_the_whole_answer(client):
     options = {"logprobs": True, "top_logprobs": 2, "max_tokens": 20}
     whole = ask(client, **options).choices[0].logprobs.content
