@@ -137,9 +137,9 @@ void observe(const device::Driver& driver, bool kernels) {
     std::memset(std::bit_cast<void*>(target), 0, bytes);  // What kernels would have left there.
     return device::kCudaSuccess;
   };
-  api.cuLaunchKernel = [](auto... arguments) {
+  api.cuLaunchKernelEx = [](auto... arguments) {
     ++calls().launches;
-    return launches_kernels() ? real_api().cuLaunchKernel(arguments...) : device::kCudaSuccess;
+    return launches_kernels() ? real_api().cuLaunchKernelEx(arguments...) : device::kCudaSuccess;
   };
 }
 

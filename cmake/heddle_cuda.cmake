@@ -21,6 +21,7 @@ elseif(HEDDLE_NVCC)
     set(HEDDLE_CUDA_KERNELS ON)
     set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
     # A driver loads what the nvcc of its own major version made, and older ones'.
+    file(WRITE ${CMAKE_BINARY_DIR}/nvcc_version.txt "${HEDDLE_NVCC_VERSION}\n")
     string(REGEX MATCH "^[0-9]+" major "${HEDDLE_NVCC_VERSION}")
     math(EXPR HEDDLE_CUDA_DRIVER_MIN "${major} * 1000")
   endif()
@@ -63,8 +64,10 @@ function(heddle_cuda_image target function)
       cmake_path(ABSOLUTE_PATH file)
       cmake_path(GET file STEM stem)
       set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}.fatbin)
-      add_custom_command(OUTPUT ${image}
-        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
+      # What ptxas says of registers and memory is kept beside the image, for tools/kernel_resources.py.
+      add_custom_command(OUTPUT ${image} BYPRODUCTS ${image}.ptxas
+        COMMAND ${PROJECT_SOURCE_DIR}/cmake/keep_errors.sh ${image}.ptxas
+                ${HEDDLE_NVCC} -Xptxas -v -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
                 -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/tests -MD -MF ${image}.d -o ${image} ${file}
         DEPENDS ${file} DEPFILE ${image}.d
         COMMENT "Compiling kernels of ${stem}.cu" VERBATIM)

@@ -26,6 +26,8 @@ enum class Tuned : std::uint8_t {
   kRowBlocks,
   kPieceMib,
   kUnmapMib,
+  kNormTokens,
+  kPieces,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -54,7 +56,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 13> values_{};
+  std::array<std::int64_t, 15> values_{};
 };
 
 /// All of them, in the order of Tuned.

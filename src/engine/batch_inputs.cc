@@ -10,8 +10,9 @@
 namespace heddle::engine {
 namespace {
 
-/// Blocks of the narrowest table of steps that come again.
-constexpr std::size_t kRecurringWidth = 8;
+/// Blocks of the narrowest table of steps that come again: so that most texts grow to their end
+/// within it, as each width is another CUDA graph.
+constexpr std::size_t kRecurringWidth = 32;
 
 std::int32_t narrow(std::int64_t value) {
   HEDDLE_CHECK(value >= 0 && value <= std::numeric_limits<std::int32_t>::max());

@@ -31,9 +31,10 @@ TEST(BatchInputs, LaysSlicesOutOneAfterTheOther) {
                                        {.ids = of_b, .first_position = 0, .kv = &b}};
   const auto stream = host.device().create_stream().value();
   Mirror mirror(host.device());
+  ops::OpContext context{.stream = *stream, .kernels = *ops::kernels_for(device::Kind::kCpu)};
   BatchInputs inputs;
   inputs.gather(slices, *decoder, kv, mirror);
-  ASSERT_TRUE(mirror.send(*stream));
+  ASSERT_TRUE(mirror.send(context));
   const Batch batch = inputs.batch(mirror);
   ASSERT_TRUE(stream->synchronize());
 

@@ -8,6 +8,7 @@
 #include "ops/attention.h"
 #include "ops/exchange.h"
 #include "ops/experts.h"
+#include "ops/fused.h"
 #include "ops/gather_rows.h"
 #include "ops/gelu_mul.h"
 #include "ops/linear.h"
@@ -22,6 +23,14 @@
 namespace heddle::engine {
 
 using ops::heads_of;
+
+namespace {
+
+std::size_t index(std::int64_t layer) {
+  return static_cast<std::size_t>(layer);
+}
+
+}  // namespace
 
 Result<Decoder> Decoder::create(const spec::ModelSpec& model,
                                 const store::ImageLayout& layout,
@@ -92,8 +101,7 @@ void Decoder::embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::Tenso
 }
 
 spec::LayerRope Decoder::rope_of(std::int64_t layer) const {
-  return model_.layer_rope.empty() ? spec::LayerRope::kModels
-                                   : model_.layer_rope[static_cast<std::size_t>(layer)];
+  return model_.layer_rope.empty() ? spec::LayerRope::kModels : model_.layer_rope[index(layer)];
 }
 
 /// What goes into attention or an MLP: the norm of the hidden states, or these where there is none.
@@ -141,11 +149,65 @@ void Decoder::run_layers(ops::OpContext& context,
                          const Activations& activations) const {
   HEDDLE_CHECK(kv_.range.contains(range));
   HEDDLE_CHECK(batch.block_tables.size() == kv_.groups.size());
+  // What is added apart is no product whose sum a norm could follow in one launch.
+  const bool ahead = whole() && !adds_apart(model_);
+  const auto hidden = Activations::rows(activations.hidden, batch.tokens);
+  const auto normed = Activations::rows(activations.normed, batch.tokens);
+  bool is_normed = false;
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
     wait_for_stage(context, 1 + layer);
+    if (!is_normed) {
+      norm_into(context, weights_.layers[index(layer)].input_norm, hidden, normed);
+    }
     attend(context, layer, batch, activations);
-    feed_forward(context, layer, batch.tokens, activations);
+    // The next layer's norm may not be there before that layer is.
+    is_normed = ahead && layer + 1 < range.end;
+    feed_forward(context,
+                 layer,
+                 batch,
+                 activations,
+                 is_normed ? weights_.layers[index(layer + 1)].input_norm : ops::ConstTensorRef{});
   }
+}
+
+ops::RmsNormArgs Decoder::norm_of(const ops::TensorRef& hidden,
+                                  const ops::ConstTensorRef& weight,
+                                  const ops::TensorRef& out) const {
+  return {.x = hidden, .weight = weight, .out = out, .eps = static_cast<float>(model_.rms_eps)};
+}
+
+/// A product that is added to the hidden states, over all ranks; what comes of it is normalised by
+/// `norm` where that is present.
+void Decoder::add_product(ops::OpContext& context,
+                          const ops::LinearArgs& product,
+                          const ops::ConstTensorRef& norm,
+                          const ops::TensorRef& normed) const {
+  const ops::RmsNormArgs then = norm_of(product.out, norm, normed);
+  if (norm.present() && model_.shard.ranks == 1) {
+    ops::linear_norm(context, {.linear = product, .norm = then});
+    return;
+  }
+  ops::linear(context, product);
+  sum_over_ranks(context, product.out);
+  if (norm.present()) {
+    ops::rms_norm(context, then);
+  }
+}
+
+/// The projections of a batch as they are handed on: `rows` themselves, or in half as many bytes
+/// where the device would rather have that. A host that attends for guests takes floats, and a bias
+/// is added to floats.
+ops::TensorRef Decoder::projected(const ops::OpContext& context,
+                                  const Batch& batch,
+                                  const ops::ConstTensorRef& bias,
+                                  const ops::TensorRef& normed,
+                                  ops::TensorRef rows) const {
+  const std::int64_t from = context.kernels.narrow_from;
+  if (from > 0 && batch.tokens >= from && batch.guests.sequences == 0 && !bias.present() &&
+      normed.dtype == spec::DType::kBf16 && kv_.dtype == spec::DType::kBf16) {
+    rows.dtype = spec::DType::kBf16;
+  }
+  return rows;
 }
 
 /// Where the KV of a layer is, by one of the tables of its group.
@@ -254,24 +316,26 @@ void Decoder::norm_heads(ops::OpContext& context,
   ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
 }
 
-/// hidden += out(attention(rope(qk_norm(qkv(norm(hidden))))))
+/// normed = norm(hidden += out(attention(rope(qk_norm(qkv(normed))))))
 void Decoder::attend(ops::OpContext& context,
                      std::int64_t layer,
                      const Batch& batch,
                      const Activations& activations) const {
-  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const LayerWeights& w = weights_.layers[index(layer)];
   const std::int64_t d = model_.head_dim;
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
-  const auto qkv = Activations::rows(activations.qkv, batch.tokens);
+  const auto qkv = projected(
+      context, batch, w.qkv_bias, normed, Activations::rows(activations.qkv, batch.tokens));
   const auto mixed = Activations::rows(activations.mixed, batch.tokens);
   const auto query = heads_of(qkv, 0, model_.heads, d);
   const auto key = heads_of(qkv, model_.heads * d, model_.kv_heads, d);
   const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
 
-  norm_into(context, w.input_norm, hidden, normed);
   linear_parts(context, w.qkv, {.x = normed, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
-  if (w.q_norm.present()) {
+  const bool norm_inside =
+      w.q_norm.present() && !model_.qk_norm_whole && context.kernels.rope_normalises;
+  if (w.q_norm.present() && !norm_inside) {
     norm_heads(context, w, qkv);
   }
   const std::size_t group = kv_.place(layer).group;
@@ -282,7 +346,10 @@ void Decoder::attend(ops::OpContext& context,
                     .query = query,
                     .key = key,
                     .value = value,
-                    .kv = kv});
+                    .kv = kv,
+                    .query_norm = norm_inside ? w.q_norm : ops::ConstTensorRef{},
+                    .key_norm = norm_inside ? w.k_norm : ops::ConstTensorRef{},
+                    .eps = static_cast<float>(model_.rms_eps)});
   const ops::AttentionArgs attention{.rows = batch.rows,
                                      .query = query,
                                      .kv = kv,
@@ -295,16 +362,17 @@ void Decoder::attend(ops::OpContext& context,
   } else {
     ops::attention(context, attention);
   }
-  const bool apart = adds_apart(model_);
-  const auto target = apart ? Activations::rows(activations.branch, batch.tokens) : hidden;
-  ops::linear(context,
-              {.x = mixed,
-               .weight = w.out,
-               .scale = w.out_scale,
-               .bias = w.out_bias,
-               .residual = apart ? ops::ConstTensorRef{} : residual(hidden),
-               .out = target});
-  apart ? add_branch(context, w.attention_norm, target, hidden) : sum_over_ranks(context, hidden);
+  ops::LinearArgs product{.x = mixed, .weight = w.out, .scale = w.out_scale, .bias = w.out_bias};
+  if (adds_apart(model_)) {
+    product.out = Activations::rows(activations.branch, batch.tokens);
+    ops::linear(context, product);
+    add_branch(context, w.attention_norm, product.out, hidden);
+    norm_into(context, w.post_norm, hidden, normed);
+    return;
+  }
+  product.residual = residual(hidden);
+  product.out = hidden;
+  add_product(context, product, w.post_norm, normed);
 }
 
 /// hidden += the weighted sum of what the experts that a token takes give for `normed`.
@@ -312,7 +380,7 @@ void Decoder::take_experts(ops::OpContext& context,
                            std::int64_t layer,
                            std::int64_t tokens,
                            const Activations& activations) const {
-  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const LayerWeights& w = weights_.layers[index(layer)];
   const auto hidden = Activations::rows(activations.hidden, tokens);
   const auto normed = Activations::rows(activations.normed, tokens);
   const auto router = Activations::rows(activations.router, tokens);
@@ -342,20 +410,30 @@ void Decoder::take_experts(ops::OpContext& context,
        .out = hidden});
 }
 
-/// The gated MLP that every token takes, of `normed`: to be added to `residual`, in `out`.
-void Decoder::run_mlp(ops::OpContext& context,
-                      std::int64_t layer,
-                      const Activations& activations,
-                      const ops::ConstTensorRef& residual,
-                      const ops::TensorRef& out) const {
-  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
-  const std::int64_t tokens = out.shape[0];
+/// gated = activation(gate(normed)) * up(normed); of an MLP that all tokens share beside experts,
+/// as much of it as each takes.
+void Decoder::gate(ops::OpContext& context,
+                   std::int64_t layer,
+                   const Batch& batch,
+                   const Activations& activations) const {
+  const LayerWeights& w = weights_.layers[index(layer)];
+  const std::int64_t tokens = batch.tokens;
   const auto normed = Activations::rows(activations.normed, tokens);
-  const auto gate_up = Activations::rows(activations.gate_up, tokens);
   const auto gated = Activations::rows(activations.gated, tokens);
-  linear_parts(context,
-               w.gate_up,
-               {.x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up});
+  const bool plain = !w.shared_gate.present() && model_.activation != spec::Activation::kGeluTanh;
+  auto gate_up = Activations::rows(activations.gate_up, tokens);
+  if (plain) {
+    gate_up = projected(context, batch, w.gate_up_bias, normed, gate_up);
+  }
+  const ops::LinearArgs product{
+      .x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up};
+  if (plain && w.gate_up.size() == 1) {
+    ops::LinearSiluArgs both{.linear = product, .out = gated};
+    both.linear.weight = w.gate_up.front();
+    ops::linear_silu(context, both);
+    return;
+  }
+  linear_parts(context, w.gate_up, product);
   if (w.shared_gate.present()) {
     const auto share = Activations::rows(activations.shared_gate, tokens);
     ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
@@ -368,43 +446,46 @@ void Decoder::run_mlp(ops::OpContext& context,
   } else {
     ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
   }
-  ops::linear(context,
-              {.x = gated,
-               .weight = w.down,
-               .scale = w.down_scale,
-               .bias = w.down_bias,
-               .residual = residual,
-               .out = out});
 }
 
-/// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden))); with experts likewise for each, and
-/// of the MLP that all tokens share as much as each takes.
+/// hidden += down(activation(gate(normed)) * up(normed)); with experts likewise for each, and of
+/// the MLP that all tokens share as much as each takes. What comes of it is normalised by `norm`
+/// where that is present.
 void Decoder::feed_forward(ops::OpContext& context,
                            std::int64_t layer,
-                           std::int64_t tokens,
-                           const Activations& activations) const {
-  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+                           const Batch& batch,
+                           const Activations& activations,
+                           const ops::ConstTensorRef& norm) const {
+  const LayerWeights& w = weights_.layers[index(layer)];
+  const std::int64_t tokens = batch.tokens;
   const auto hidden = Activations::rows(activations.hidden, tokens);
+  const auto normed = Activations::rows(activations.normed, tokens);
   const bool experts = model_.experts.count > 0;
-  norm_into(context, w.post_norm, hidden, Activations::rows(activations.normed, tokens));
-  if (adds_apart(model_)) {
-    const auto branch = Activations::rows(activations.branch, tokens);
-    run_mlp(context, layer, activations, {}, branch);
-    add_branch(context, w.mlp_norm, branch, hidden);
-    return;
-  }
   if (experts) {
     take_experts(context, layer, tokens, activations);
   }
   if (model_.intermediate > 0) {
+    gate(context, layer, batch, activations);
+    ops::LinearArgs product{.x = Activations::rows(activations.gated, tokens),
+                            .weight = w.down,
+                            .scale = w.down_scale,
+                            .bias = w.down_bias};
+    if (adds_apart(model_)) {
+      product.out = Activations::rows(activations.branch, tokens);
+      ops::linear(context, product);
+      add_branch(context, w.mlp_norm, product.out, hidden);
+      return;
+    }
     // What the experts gave is in `hidden`, of every rank its part.
-    run_mlp(context,
-            layer,
-            activations,
-            experts ? ops::ConstTensorRef(hidden) : residual(hidden),
-            hidden);
+    product.residual = experts ? ops::ConstTensorRef(hidden) : residual(hidden);
+    product.out = hidden;
+    add_product(context, product, norm, normed);
+    return;
   }
   sum_over_ranks(context, hidden);
+  if (norm.present()) {
+    ops::rms_norm(context, norm_of(hidden, norm, normed));
+  }
 }
 
 void Decoder::pick_normed(ops::OpContext& context,

@@ -16,7 +16,9 @@
 #include "engine/weights.h"
 #include "ops/context.h"
 #include "ops/guest_attention.h"
+#include "ops/linear.h"
 #include "ops/paged_kv.h"
+#include "ops/rms_norm.h"
 #include "spec/model_spec.h"
 #include "store/image_layout.h"
 
@@ -119,15 +121,27 @@ class Decoder {
                     std::int64_t layer,
                     std::int64_t tokens,
                     const Activations& activations) const;
-  void run_mlp(ops::OpContext& context,
-               std::int64_t layer,
-               const Activations& activations,
-               const ops::ConstTensorRef& residual,
-               const ops::TensorRef& out) const;
+  void gate(ops::OpContext& context,
+            std::int64_t layer,
+            const Batch& batch,
+            const Activations& activations) const;
   void feed_forward(ops::OpContext& context,
                     std::int64_t layer,
-                    std::int64_t tokens,
-                    const Activations& activations) const;
+                    const Batch& batch,
+                    const Activations& activations,
+                    const ops::ConstTensorRef& norm) const;
+  [[nodiscard]] ops::RmsNormArgs norm_of(const ops::TensorRef& hidden,
+                                         const ops::ConstTensorRef& weight,
+                                         const ops::TensorRef& out) const;
+  void add_product(ops::OpContext& context,
+                   const ops::LinearArgs& product,
+                   const ops::ConstTensorRef& norm,
+                   const ops::TensorRef& normed) const;
+  [[nodiscard]] ops::TensorRef projected(const ops::OpContext& context,
+                                         const Batch& batch,
+                                         const ops::ConstTensorRef& bias,
+                                         const ops::TensorRef& normed,
+                                         ops::TensorRef rows) const;
   void pick_normed(ops::OpContext& context,
                    ops::ConstTensorRef picks,
                    const Activations& activations,

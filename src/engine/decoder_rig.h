@@ -66,7 +66,7 @@ class DecoderRig {
     const BatchSlice slice{.ids = ids, .first_position = first, .kv = &sequence};
     mirror_.clear();
     inputs_.gather({&slice, 1}, decoder_, kv_, mirror_);
-    HEDDLE_CHECK(mirror_.send(*stream_).has_value());
+    HEDDLE_CHECK(mirror_.send(context).has_value());
     Batch batch = inputs_.batch(mirror_);
     const auto turned = turn(batch, first + rope_shift);
     const auto rows = Activations::rows(activations_.hidden, n);
@@ -104,13 +104,15 @@ class DecoderRig {
     return result;
   }
 
+  /// Runs by other kernels than the CPU's from now on, which outlive it.
+  void use(const ops::KernelTable& kernels) { kernels_ = &kernels; }
   [[nodiscard]] ModelKv& kv() { return kv_; }
   [[nodiscard]] ImageGate& gate() { return gate_; }
 
  private:
   static constexpr std::int64_t kTokensMax = 2048;
 
-  ops::OpContext context() { return {.stream = *stream_, .kernels = ops::cpu::cpu_kernels()}; }
+  ops::OpContext context() { return {.stream = *stream_, .kernels = *kernels_}; }
 
   /// Has tokens turned as if they were at positions from `first` on. What it returns is to outlive
   /// the pass.
@@ -140,6 +142,7 @@ class DecoderRig {
   Activations activations_;
   Mirror mirror_;
   BatchInputs inputs_{};
+  const ops::KernelTable* kernels_ = &ops::cpu::cpu_kernels();
 };
 
 }  // namespace heddle::engine

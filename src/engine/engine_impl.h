@@ -43,7 +43,7 @@ class Engine::Impl {
         stream_(std::move(stream)),
         context_{.stream = *stream_, .kernels = kernels},
         options_(options),
-        passes_{Pass(device, graphs_), Pass(device, graphs_)} {}
+        passes_{Pass(device, graphs_, pass_memory_), Pass(device, graphs_, pass_memory_)} {}
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -242,6 +242,7 @@ class Engine::Impl {
   std::uint64_t pieces_asked_ = 0;
   std::map<SequenceId, Fetch> fetches_{};
   StepGraphs graphs_{};
+  std::shared_ptr<PassMemory> pass_memory_ = std::make_shared<PassMemory>();
   std::array<Pass, 2> passes_;     ///< One runs while the next is enqueued.
   std::optional<Flight> ahead_{};  ///< Enqueued before the step that asks for it.
   std::optional<Error> failed_{};  ///< What settle() found, for the next step.

@@ -13,12 +13,14 @@ namespace {
 TEST(Mirror, WhatIsAddedIsOnTheDeviceAndWhatIsFetchedOnTheHost) {
   device::FakeDevice device(4096, 4);
   const auto stream = device.create_stream().value();
+  const ops::KernelTable kernels;
+  ops::OpContext context{.stream = *stream, .kernels = kernels};
   Mirror mirror(device);
   const std::size_t bytes = mirror.add(std::vector<std::uint8_t>{1, 2, 3});
   const std::size_t numbers = mirror.add(std::vector<float>{0.5F, 1.5F});
   const std::size_t empty = mirror.add(std::vector<float>{});
   const std::size_t result = mirror.reserve<float>(2);
-  ASSERT_TRUE(mirror.send(*stream));
+  ASSERT_TRUE(mirror.send(context));
   ASSERT_TRUE(stream->synchronize());
   EXPECT_EQ(mirror.device<std::uint8_t>(bytes)[2], 3);
   EXPECT_EQ(mirror.device<float>(numbers)[1], 1.5F);
@@ -37,13 +39,15 @@ TEST(Mirror, WhatIsAddedIsOnTheDeviceAndWhatIsFetchedOnTheHost) {
 TEST(Mirror, ItsMemoryStaysWhereItIsUntilMoreIsNeeded) {
   device::FakeDevice device(4096, 4);
   const auto stream = device.create_stream().value();
+  const ops::KernelTable kernels;
+  ops::OpContext context{.stream = *stream, .kernels = kernels};
   Mirror mirror(device);
   const std::vector<std::int32_t> few(10, 4);
   const std::vector<std::int32_t> many(10'000, 5);
   const auto send = [&](const std::vector<std::int32_t>& values) {
     mirror.clear();
     const std::size_t at = mirror.add(values);
-    EXPECT_TRUE(mirror.send(*stream));
+    EXPECT_TRUE(mirror.send(context));
     EXPECT_TRUE(stream->synchronize());
     EXPECT_EQ(mirror.device<std::int32_t>(at)[values.size() - 1], values.back());
     return mirror.device<std::byte>(0);

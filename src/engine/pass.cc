@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engine/philox.h"
+#include "ops/send.h"
 
 namespace heddle::engine {
 namespace {
@@ -75,8 +76,8 @@ std::int64_t PassSlice::scored_rows() const {
 /// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
 /// does not wait for others.
 bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
-  return records_ && !slices.empty() && decoder.group() == nullptr && decoder.whole() &&
-         std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
+  return device_.properties().records && !slices.empty() && decoder.group() == nullptr &&
+         decoder.whole() && std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
            return slice.tokens == 1 && slice.samples() &&
                   ModelKv::guest_tokens(slice.sequence->kv) == 0;
          });
@@ -91,8 +92,8 @@ GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) 
                static_cast<std::uint64_t>(turn_)};
   inputs_.describe(key);
   key.insert(key.end(),
-             {picks_, sample_rows_, penalty_rows_, uses_, masks_, log_prob_rows_, told_tokens_});
-  key.insert(key.end(), {told_values_, sampled_});
+             {picks_, sample_rows_, penalty_rows_, log_prob_rows_, told_tokens_, told_values_});
+  key.insert(key.end(), {lists_, reinterpret_cast<std::uintptr_t>(memory_->sampled.data())});
   for (const Told& told : told_) {
     key.push_back(told.pick);
   }
@@ -126,11 +127,11 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(std::count_if(
       slices.begin(), slices.end(), [](const auto& slice) { return slice.samples(); }));
-  if (const auto sent = mirror_.send(context.stream); !sent) {
+  if (const auto sent = send(context); !sent) {
     return sent;
   }
   if (before != nullptr) {
-    take_tokens(context.stream, padded, slices.size(), *before);
+    take_tokens(context, padded, slices.size(), *before);
   }
   const auto compute = [&] {
     Batch batch = inputs_.batch(mirror_);
@@ -172,7 +173,7 @@ Result<void> Pass::enqueue_layers(ops::OpContext& context,
   rows_floats_ = tokens * static_cast<std::size_t>(decoder.model().hidden);
   rows_ = mirror_.reserve<float>(rows_floats_);
   HEDDLE_CHECK(rows.empty() || rows.size() == rows_floats_);
-  if (const auto sent = mirror_.send(context.stream); !sent) {
+  if (const auto sent = mirror_.send(context); !sent) {
     return sent;
   }
   const Batch batch = inputs_.batch(mirror_);
@@ -204,7 +205,7 @@ Result<void> Pass::enqueue_end(ops::OpContext& context,
   gather_pooling(slices, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(picks_count_);
-  if (const auto sent = mirror_.send(context.stream); !sent) {
+  if (const auto sent = send(context); !sent) {
     return sent;
   }
   if (!rows.empty()) {
@@ -240,7 +241,7 @@ Result<void> Pass::wait(device::Stream& stream) {
 /// Copies the tokens of slices that are ahead from where the pass before leaves them, on the
 /// device, in as few pieces as can be. The rows of padding behind the first `slices` repeat the
 /// first, as those of the pass before repeat its own.
-void Pass::take_tokens(device::Stream& stream,
+void Pass::take_tokens(ops::OpContext& context,
                        std::span<const PassSlice> padded,
                        std::size_t slices,
                        const Pass& before) const {
@@ -256,10 +257,10 @@ void Pass::take_tokens(device::Stream& stream,
     while (end < padded.size() && source(end) == source(row) + (end - row)) {
       ++end;
     }
-    stream.copy(
-        inputs_.ids_bytes(mirror_, row),
-        before.mirror_.device<std::byte>(before.sampled_) + source(row) * sizeof(std::int32_t),
-        (end - row) * sizeof(std::int32_t));
+    ops::send(context,
+              {.source = before.memory_->sampled.data() + source(row) * sizeof(std::int32_t),
+               .target = inputs_.ids_bytes(mirror_, row),
+               .bytes = (end - row) * sizeof(std::int32_t)});
     row = end;
   }
 }
@@ -270,11 +271,11 @@ void Pass::gather_sampling(std::span<const PassSlice> slices,
   std::vector<std::int32_t> picks;
   std::vector<ops::SampleRow> sample_rows;
   std::vector<ops::PenaltyRow> penalty_rows;
-  std::vector<ops::TokenUse> uses;
-  std::vector<std::uint32_t> masks;
   std::vector<ops::LogProbRow> log_prob_rows;
   std::int32_t masked = 0;
   told_.clear();
+  masks_.clear();
+  uses_.clear();
   // What is told has its logits twice: so many may be, and where more are, turns are shorter.
   const auto tells = std::count_if(slices.begin(), slices.end(), [](const PassSlice& slice) {
     return slice.samples() && slice.sequence->start.params.logprobs >= 0;
@@ -296,22 +297,27 @@ void Pass::gather_sampling(std::span<const PassSlice> slices,
     sample_rows.push_back(sample_row(slice));
     if (!sequence.mask.empty()) {
       sample_rows.back().mask = masked++;
-      masks.insert(masks.end(), sequence.mask.begin(), sequence.mask.end());
+      masks_.insert(masks_.end(), sequence.mask.begin(), sequence.mask.end());
     }
-    const auto begin = static_cast<std::int32_t>(uses.size());
-    uses.insert(uses.end(), sequence.uses.begin(), sequence.uses.end());
+    const auto begin = static_cast<std::int32_t>(uses_.size());
+    uses_.insert(uses_.end(), sequence.uses.begin(), sequence.uses.end());
     penalty_rows.push_back({.repetition = sequence.start.params.repetition_penalty,
                             .presence = sequence.start.params.presence_penalty,
                             .frequency = sequence.start.params.frequency_penalty,
                             .begin = begin,
-                            .end = static_cast<std::int32_t>(uses.size())});
+                            .end = static_cast<std::int32_t>(uses_.size())});
+  }
+  // Behind the masks, as they will lie.
+  constexpr std::size_t kWordsOfUse = sizeof(ops::TokenUse) / sizeof(std::uint32_t);
+  masks_.resize((masks_.size() + kWordsOfUse - 1) / kWordsOfUse * kWordsOfUse);
+  for (ops::PenaltyRow& row : penalty_rows) {
+    row.begin += static_cast<std::int32_t>(masks_.size() / kWordsOfUse);
+    row.end += static_cast<std::int32_t>(masks_.size() / kWordsOfUse);
   }
   picks_count_ = static_cast<std::int64_t>(picks.size());
   picks_ = mirror_.add(picks);
   sample_rows_ = mirror_.add(sample_rows);
   penalty_rows_ = mirror_.add(penalty_rows);
-  uses_ = mirror_.add(uses);
-  masks_ = mirror_.add(masks);
   log_prob_rows_ = mirror_.add(log_prob_rows);
 }
 
@@ -353,12 +359,14 @@ void Pass::gather_pooling(std::span<const PassSlice> slices, std::span<const std
   pooled_picks_ = mirror_.add(picks);
 }
 
-/// Places for what comes back, together at the end: those for what is told are sent too, as rows
-/// that have nothing to tell are left as they are.
+/// Places for what comes back: those for what is told are sent too, as rows that have nothing to
+/// tell are left as they are.
 void Pass::reserve_results(const Decoder& decoder) {
   const std::size_t told = told_.size() * ops::kLogProbsWidth;
   told_tokens_ = mirror_.add(std::vector<std::int32_t>(told, -1));
   told_values_ = mirror_.add(std::vector<float>(told, 0.0F));
+  lists_ = mirror_.add(masks_);
+  (void)mirror_.add(uses_);
   sampled_ = mirror_.reserve<std::int32_t>(static_cast<std::size_t>(picks_count_));
   pooled_floats_ =
       static_cast<std::size_t>(pooled_count_) * static_cast<std::size_t>(decoder.model().hidden);
@@ -385,15 +393,16 @@ void Pass::enqueue_sampling(ops::OpContext& context,
           reinterpret_cast<const std::byte*>(logits.as<float>() + row * logits.stride[0]),
           static_cast<std::size_t>(vocab) * sizeof(float));
     }
-    const auto choices = ops::vector_of(mirror_.device<std::int32_t>(sampled_) + first, n);
+    auto* const sampled = reinterpret_cast<std::int32_t*>(memory_->sampled.data());
+    const auto choices = ops::vector_of(sampled + first, n);
     ops::penalties(context,
                    {.logits = logits,
                     .rows = mirror_.device<ops::PenaltyRow>(penalty_rows_) + first,
-                    .uses = mirror_.device<ops::TokenUse>(uses_)});
+                    .uses = mirror_.device<ops::TokenUse>(lists_)});
     ops::sample(context,
                 {.logits = logits,
                  .rows = mirror_.device<ops::SampleRow>(sample_rows_) + first,
-                 .masks = mirror_.device<std::uint32_t>(masks_),
+                 .masks = mirror_.device<std::uint32_t>(lists_),
                  .tokens = choices});
     const std::size_t place = told_before * ops::kLogProbsWidth;
     ops::log_probs(
@@ -408,11 +417,37 @@ void Pass::enqueue_sampling(ops::OpContext& context,
 
 void Pass::fetch_sampled(device::Stream& stream) {
   if (picks_count_ > 0) {
-    const std::size_t end =
-        sampled_ + static_cast<std::size_t>(picks_count_) * sizeof(std::int32_t);
-    mirror_.fetch(stream, told_tokens_, end - told_tokens_);
+    stream.copy(mirror_.host<std::byte>(sampled_),
+                memory_->sampled.data(),
+                static_cast<std::size_t>(picks_count_) * sizeof(std::int32_t));
+  }
+  if (!told_.empty()) {
+    mirror_.fetch(stream, told_tokens_, lists_ - told_tokens_);
   }
   scores_.fetch(stream, mirror_);
+}
+
+/// Sends what was gathered, where there is also room for what will be sampled. Tokens that the pass
+/// before sampled stay.
+Result<void> Pass::send(ops::OpContext& context) {
+  constexpr std::size_t kTokensMin = 1024;
+  const auto picks = static_cast<std::size_t>(picks_count_);
+  const std::size_t have = memory_->sampled.bytes();
+  if (have < picks * sizeof(std::int32_t) || have == 0) {
+    auto made = device_.allocate(device::Place::kDevice,
+                                 std::bit_ceil(std::max(picks, kTokensMin)) * sizeof(std::int32_t));
+    if (!made) {
+      return made.error();
+    }
+    if (have > 0) {
+      context.stream.copy(made->data(), memory_->sampled.data(), have);
+    }
+    if (const auto over = context.stream.synchronize(); !over) {
+      return over.error();  // What is enqueued may refer to what is given up here.
+    }
+    memory_->sampled = std::move(*made);
+  }
+  return mirror_.send(context);
 }
 
 void Pass::enqueue_pooling(ops::OpContext& context,

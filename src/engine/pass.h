@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/activations.h"
@@ -59,9 +61,11 @@ struct PassSlice {
 /// Used by one thread.
 class Pass {
  public:
-  /// `device` and `graphs` outlive it.
-  Pass(device::Device& device, StepGraphs& graphs)
-      : mirror_(device), records_(device.properties().records), graphs_(graphs) {}
+  /// `device` and `graphs` outlive it. Passes of one stream share `memory`.
+  Pass(device::Device& device,
+       StepGraphs& graphs,
+       std::shared_ptr<PassMemory> memory = std::make_shared<PassMemory>())
+      : device_(device), mirror_(device, memory), memory_(std::move(memory)), graphs_(graphs) {}
 
   /// Enqueues everything: inputs, all layers, sampling, and the way back of the tokens. Fails as
   /// Device::allocate, and then nothing was enqueued. What was enqueued last time is over, or is
@@ -124,10 +128,11 @@ class Pass {
 
   [[nodiscard]] bool recurs(std::span<const PassSlice> slices, const Decoder& decoder) const;
   [[nodiscard]] GraphKey describe(const Decoder& decoder, const Activations& activations) const;
-  void take_tokens(device::Stream& stream,
+  void take_tokens(ops::OpContext& context,
                    std::span<const PassSlice> padded,
                    std::size_t slices,
                    const Pass& before) const;
+  Result<void> send(ops::OpContext& context);
   static void tell_host(std::span<const PassSlice> slices, const ModelKv& kv);
   void gather_sampling(std::span<const PassSlice> slices,
                        std::span<const std::int64_t> ends,
@@ -146,8 +151,9 @@ class Pass {
 
   void fetch_sampled(device::Stream& stream);
 
+  device::Device& device_;
   Mirror mirror_;
-  bool records_;
+  std::shared_ptr<PassMemory> memory_;
   StepGraphs& graphs_;
   std::optional<std::uint64_t> enqueued_{};  ///< Its end in the stream, until it was waited for.
   BatchInputs inputs_{};
@@ -157,14 +163,17 @@ class Pass {
   std::size_t picks_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t sample_rows_ = 0;
   std::size_t penalty_rows_ = 0;
-  std::size_t uses_ = 0;
-  std::size_t masks_ = 0;
   std::size_t log_prob_rows_ = 0;
-  std::size_t told_tokens_ = 0;  ///< [told, ops::kLogProbsWidth]; results from here on.
+  std::size_t told_tokens_ = 0;  ///< [told, ops::kLogProbsWidth], as the next: results.
   std::size_t told_values_ = 0;
-  std::size_t sampled_ = 0;
+  /// Masks, and uses as if they began where the masks do: what grows with sequences is last, and
+  /// where it is does not depend on how much it is.
+  std::size_t lists_ = 0;
+  std::size_t sampled_ = 0;  ///< On the host; on the device they are in memory_->sampled.
 
-  std::vector<Told> told_{};  ///< Ascending by pick.
+  std::vector<Told> told_{};            ///< Ascending by pick.
+  std::vector<std::uint32_t> masks_{};  ///< Until they are added.
+  std::vector<ops::TokenUse> uses_{};   ///< Likewise.
 
   PromptScores scores_{};
   std::vector<std::size_t> scored_ends_{};  ///< Of the scored rows, by slice.

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
+
 namespace heddle::engine {
 
 void StepGraphs::run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue) {
@@ -40,7 +42,12 @@ void StepGraphs::record(device::Stream& stream,
                         const std::function<void()>& enqueue) {
   if (stream.begin_capture()) {
     enqueue();
-    if (auto graph = stream.end_capture(); graph && (*graph)->bytes() <= most_) {
+    auto graph = stream.end_capture();
+    if (!graph && !std::exchange(told_, true)) {
+      log::warning("a step cannot be recorded as a CUDA graph, and maybe others: they run without",
+                   {{"why", graph.error().message}});
+    }
+    if (graph && (*graph)->bytes() <= most_) {
       fit(most_ - (*graph)->bytes());
       bytes_ += (*graph)->bytes();
       entry.graph = std::move(*graph);

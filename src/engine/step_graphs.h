@@ -26,7 +26,8 @@ class StepGraphs {
 
   /// Enqueues what `enqueue` enqueues, equal for equal keys: the first time by calling it, the
   /// second time recording it, then by replaying. Where nothing can be recorded, or not within
-  /// set_most(), it is always called. What the stream has not done yet refers to the last CUDA
+  /// set_most(), it is always called, and the first time that recording fails the log says why.
+  /// What the stream has not done yet refers to the last CUDA
   /// graph at most.
   void run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue);
 
@@ -57,6 +58,7 @@ class StepGraphs {
   std::list<GraphKey> order_{};  ///< The one used last in front.
   std::uint64_t most_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t bytes_ = 0;
+  bool told_ = false;  ///< That a step cannot be recorded.
   /// Dropped since the last run, which the stream may still be at.
   std::vector<std::unique_ptr<device::Graph>> dropped_{};
 };

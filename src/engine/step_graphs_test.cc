@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log_tail.h"
+
 namespace heddle::engine {
 namespace {
 
@@ -67,6 +69,19 @@ TEST(StepGraphs, AStepIsRunThenRecordedThenReplayed) {
   graphs.forget(1);
   graphs.run(stream, {1}, [&] { stream.work("c"); });
   EXPECT_EQ(stream.done, "a[a][a]bc");
+}
+
+TEST(StepGraphs, TheFirstStepThatCannotBeRecordedIsToldWithTheReason) {
+  const std::uint64_t before = log::tail(0).empty() ? 0 : log::tail(0).back().number;
+  Stream stream;
+  stream.refuses = true;
+  StepGraphs graphs;
+  for (const std::uint64_t key : {1U, 2U, 1U, 2U, 1U}) {
+    graphs.run(stream, {key}, [&] { stream.work("a"); });
+  }
+  const auto said = log::tail(before);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_NE(said.front().text.find("cannot be recorded"), std::string::npos);
 }
 
 TEST(StepGraphs, WhatCannotBeRecordedIsAlwaysRun) {

@@ -123,7 +123,7 @@ TEST_F(CalibrateGpu, GivesAnEntryAsAnyDeviceDoesAndAllMemoryBack) {
   EXPECT_EQ(unrecorded_table(*measured).size(), measured->unrecorded.size() + 1);
   const DeviceFit fit = fit_device(*measured);
   EXPECT_FALSE(simulator_files(*measured, fit, "adder").empty());
-  EXPECT_GT(driver_.calls("cuLaunchKernel") + driver_.calls("cuGraphLaunch"), 100U);
+  EXPECT_GT(driver_.calls("cuLaunchKernelEx") + driver_.calls("cuGraphLaunch"), 100U);
   EXPECT_EQ(driver_.alive(), "");
 }
 

@@ -5,7 +5,7 @@
 namespace heddle::ops {
 namespace {
 
-constexpr std::int64_t kTokens = 3;
+constexpr std::int64_t kAddedTokens = 3;
 constexpr std::int64_t kColumns = 37;
 
 class AddNormTest : public OpTest {
@@ -22,23 +22,23 @@ class AddNormTest : public OpTest {
     std::vector<float> x = x_;
     std::vector<float> sum = sum_;
     add_norm(context_,
-             {.x = matrix_of(x.data(), kTokens, kColumns),
+             {.x = matrix_of(x.data(), kAddedTokens, kColumns),
               .weight = weight,
               .eps = 1e-3F,
               .factor = factor,
-              .sum = matrix_of(sum.data(), kTokens, kColumns)});
+              .sum = matrix_of(sum.data(), kAddedTokens, kColumns)});
     synchronize();
     return sum;
   }
 
-  std::vector<float> x_ = random(kTokens * kColumns, 2.0F);
-  std::vector<float> sum_ = random(kTokens * kColumns);
+  std::vector<float> x_ = random(kAddedTokens * kColumns, 2.0F);
+  std::vector<float> sum_ = random(kAddedTokens * kColumns);
   std::vector<float> weight_ = random(kColumns);
 };
 
 TEST_F(AddNormTest, AddsTheNormTimesTheFactor) {
   std::vector<double> normed;
-  for (std::size_t row = 0; row < kTokens; ++row) {
+  for (std::size_t row = 0; row < kAddedTokens; ++row) {
     double squares = 0;
     for (std::size_t i = 0; i < kColumns; ++i) {
       const auto x = static_cast<double>(x_[row * kColumns + i]);

@@ -37,7 +37,8 @@ void attention(OpContext& context, const AttentionArgs& args) {
   check_paged(args.rows, args.kv);
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
-  check_f32_heads(args.query, tokens, heads, args.kv.head_dim);
+  check_heads(args.query, args.query.dtype, tokens, heads, args.kv.head_dim);
+  check_projected(context, args.query.dtype, args.kv.dtype);
   check_parts(args);
   if (!args.parts.left.present()) {
     check_floating(args.out.dtype);

@@ -30,7 +30,9 @@ struct AttentionParts {
 
 struct AttentionArgs {
   BatchRows rows{};
-  ConstTensorRef query{};   ///< f32 [tokens, heads, head_dim]; heads a multiple of kv.kv_heads.
+  /// [tokens, heads, head_dim]; heads a multiple of kv.kv_heads. f32, or bf16 where
+  /// KernelTable::narrow_from allows and the cache is.
+  ConstTensorRef query{};
   PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.

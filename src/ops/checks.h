@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/check.h"
+#include "ops/context.h"
 #include "ops/paged_kv.h"
 #include "ops/tensor_ref.h"
 
@@ -9,6 +10,12 @@ namespace heddle::ops {
 /// CHECK-fails unless it is a type that operations compute on.
 inline void check_floating(DType dtype) {
   HEDDLE_CHECK(dtype == DType::kF32 || dtype == DType::kBf16);
+}
+
+/// CHECK-fails unless projections of a model that computes in `model` may be of type `dtype`.
+inline void check_projected(const OpContext& context, DType dtype, DType model) {
+  HEDDLE_CHECK(dtype == DType::kF32 ||
+               (dtype == DType::kBf16 && model == DType::kBf16 && context.kernels.narrow_from > 0));
 }
 
 /// CHECK-fails unless `tensor` is [rows, columns] of that type with adjacent columns.

@@ -17,12 +17,15 @@ struct GatherRowsArgs;
 struct GeluMulArgs;
 struct GuestAttentionArgs;
 struct LinearArgs;
+struct LinearNormArgs;
+struct LinearSiluArgs;
 struct LogProbsArgs;
 struct PenaltiesArgs;
 struct RescaleArgs;
 struct RmsNormArgs;
 struct RopeAppendArgs;
 struct SampleArgs;
+struct SendArgs;
 struct ShareRowsArgs;
 struct SiluMulArgs;
 struct WaitArgs;
@@ -43,6 +46,10 @@ struct KernelTable {
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
+  /// These two: false, and nothing done, where the operations are to be done one by one; null where
+  /// they always are.
+  bool (*linear_norm)(device::Stream& stream, const LinearNormArgs& args) = nullptr;
+  bool (*linear_silu)(device::Stream& stream, const LinearSiluArgs& args) = nullptr;
   void (*log_probs)(device::Stream& stream, const LogProbsArgs& args) = nullptr;
   void (*post_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
   void (*penalties)(device::Stream& stream, const PenaltiesArgs& args) = nullptr;
@@ -50,9 +57,18 @@ struct KernelTable {
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope_append)(device::Stream& stream, const RopeAppendArgs& args) = nullptr;
   void (*sample)(device::Stream& stream, const SampleArgs& args) = nullptr;
+  /// Null where Stream::copy() does.
+  void (*send)(device::Stream& stream, const SendArgs& args) = nullptr;
   void (*share_rows)(device::Stream& stream, const ShareRowsArgs& args) = nullptr;
   void (*silu_mul)(device::Stream& stream, const SiluMulArgs& args) = nullptr;
   void (*wait)(device::Stream& stream, const WaitArgs& args) = nullptr;
+
+  /// Whether rope_append does RopeAppendArgs::query_norm and key_norm.
+  bool rope_normalises = false;
+  /// Of at least so many tokens, products of models in bfloat16 are better handed on in bfloat16,
+  /// half as many bytes: linear gives them, rope_append, attention and silu_mul take them. 0: they
+  /// do not.
+  std::int64_t narrow_from = 0;
 };
 
 /// Where an operation runs: passed to every op, never found in a global or a thread local.

@@ -14,7 +14,9 @@ struct LinearArgs {
   ConstTensorRef scale{};     ///< f32 [outputs] with int8, and only then.
   ConstTensorRef bias{};      ///< f32 [outputs], or absent.
   ConstTensorRef residual{};  ///< f32 [tokens, outputs], or absent. May be `out`.
-  TensorRef out{};            ///< f32 [tokens, outputs]. Does not overlap `x`.
+  /// [tokens, outputs]. Does not overlap `x`. f32, or bf16 (rounded) without residual where
+  /// KernelTable::narrow_from allows and `x` is.
+  TensorRef out{};
 };
 
 /// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o].
@@ -48,5 +50,7 @@ struct LinearArgs {
 ///
 /// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);
+/// The CHECKs.
+void check_linear(const OpContext& context, const LinearArgs& args);
 
 }  // namespace heddle::ops

@@ -20,5 +20,7 @@ struct RmsNormArgs {
 /// Agrees with the exact value to 1e-6 of it plus 16 ulp of rounding per 1024 columns. tokens == 0
 /// is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void rms_norm(OpContext& context, const RmsNormArgs& args);
+/// The CHECKs.
+void check_rms_norm(const RmsNormArgs& args);
 
 }  // namespace heddle::ops

@@ -10,9 +10,17 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t head_dim = args.kv.head_dim;
   HEDDLE_CHECK(head_dim % 2 == 0);
   check_f32_rows(args.cos_sin, tokens, head_dim);
-  check_f32_heads(args.query, tokens, args.query.shape[1], head_dim);
-  check_f32_heads(args.key, tokens, args.kv.kv_heads, head_dim);
-  check_f32_heads(args.value, tokens, args.kv.kv_heads, head_dim);
+  const DType dtype = args.query.dtype;
+  check_projected(context, dtype, args.kv.dtype);
+  check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
+  check_heads(args.key, dtype, tokens, args.kv.kv_heads, head_dim);
+  check_heads(args.value, dtype, tokens, args.kv.kv_heads, head_dim);
+  HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());
+  if (args.query_norm.present()) {
+    HEDDLE_CHECK(context.kernels.rope_normalises);
+    check_vector(args.query_norm, DType::kF32, head_dim);
+    check_vector(args.key_norm, DType::kF32, head_dim);
+  }
   if (tokens > 0) {
     context.kernels.rope_append(context.stream, args);
   }

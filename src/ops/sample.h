@@ -22,8 +22,9 @@ struct SampleArgs {
 /// of those, the ones with at least min_p times the largest probability. At least one token stays;
 /// equal logits rank by id, lowest first. Of the kept tokens in order of their ids, the first whose
 /// cumulative probability exceeds `uniform` is drawn: a row's draw depends on its logits and its
-/// SampleRow alone. Sums are double on a CPU; on CUDA they are exact sums of probabilities that are
-/// rounded to multiples of 2^-44 of the largest, so that a token with less than half of that is
+/// SampleRow alone. Sums are double on a CPU; on CUDA they are exact sums of probabilities in
+/// float (within 2^-20 of themselves where logits are within 16 temperatures of the largest) that
+/// are rounded to multiples of 2^-44 of the largest, so that a token with less than half of that is
 /// never drawn, and rows have at most 2^19 tokens.
 ///
 /// rows == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.

@@ -4,12 +4,17 @@
 
 namespace heddle::ops {
 
-void silu_mul(OpContext& context, const SiluMulArgs& args) {
+void check_silu_mul(const OpContext& context, const SiluMulArgs& args) {
   const std::int64_t tokens = args.out.shape[0];
   check_floating(args.out.dtype);
   check_rows(args.out, args.out.dtype, tokens, args.out.shape[1]);
-  check_f32_rows(args.gate_up, tokens, 2 * args.out.shape[1]);
-  if (tokens > 0) {
+  check_rows(args.gate_up, args.gate_up.dtype, tokens, 2 * args.out.shape[1]);
+  check_projected(context, args.gate_up.dtype, args.out.dtype);
+}
+
+void silu_mul(OpContext& context, const SiluMulArgs& args) {
+  check_silu_mul(context, args);
+  if (args.out.shape[0] > 0) {
     context.kernels.silu_mul(context.stream, args);
   }
 }

@@ -6,8 +6,10 @@
 namespace heddle::ops {
 
 struct SiluMulArgs {
-  ConstTensorRef gate_up{};  ///< f32 [tokens, 2 n]: gates, then ups.
-  TensorRef out{};           ///< f32 or bf16 (rounded) [tokens, n]. Does not overlap gate_up.
+  /// [tokens, 2 n]: gates, then ups. f32, or bf16 where KernelTable::narrow_from allows and `out`
+  /// is.
+  ConstTensorRef gate_up{};
+  TensorRef out{};  ///< f32 or bf16 (rounded) [tokens, n]. Does not overlap gate_up.
 };
 
 /// out[t][i] = g / (1 + exp(-g)) * gate_up[t][n + i] with g = gate_up[t][i]: the gate of SwiGLU
@@ -15,5 +17,7 @@ struct SiluMulArgs {
 /// exact value where |g| < 87; beyond, within 1e-36 of it. tokens == 0 is a no-op. Shapes and types
 /// that do not fit are bugs and CHECK-fail.
 void silu_mul(OpContext& context, const SiluMulArgs& args);
+/// The CHECKs.
+void check_silu_mul(const OpContext& context, const SiluMulArgs& args);
 
 }  // namespace heddle::ops

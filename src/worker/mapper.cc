@@ -32,11 +32,16 @@ std::uint64_t unmap_bytes() {
 
 Mapper::Mapper(device::Device& device, std::uint64_t bandwidth, Handlers handlers)
     : device_(device),
+      ahead_(device.properties().asynchronous),
       handlers_(std::move(handlers)),
       kept_(device),
       link_(bandwidth),
       paced_(bandwidth > 0),
-      thread_([this] { run(); }) {}
+      thread_([this] { run(); }) {
+  if (ahead_) {
+    map_thread_ = std::thread([this] { run_mappings(); });
+  }
+}
 
 Mapper::~Mapper() {
   {
@@ -44,7 +49,11 @@ Mapper::~Mapper() {
     stopping_ = true;
   }
   woken_.notify_one();
+  maps_.notify_one();
   thread_.join();
+  if (map_thread_.joinable()) {
+    map_thread_.join();
+  }
 }
 
 void Mapper::open(Open job) {
@@ -167,30 +176,15 @@ void Mapper::run() {
 }
 
 bool Mapper::has_work() {
+  if (mapping_) {
+    return has_load_work();  // The others would wait for what is being mapped.
+  }
   return has_load_work() || !leaving_.empty() || !unpopulated_.empty() || kept_.has_let_go();
 }
 
 bool Mapper::has_load_work() {
-  return !jobs_.empty() || failed_ || next_to_copy() != nullptr || next_to_map() != nullptr ||
-         next_to_report() != nullptr;
-}
-
-/// The first load of which something can be done, those that are urgent first.
-template <class Can>
-Mapper::Load* Mapper::choose(const Can& can) {
-  Load* first = nullptr;
-  for (Load& load : loads_) {
-    const auto found = sources_.find(load.image.model);
-    const bool urgent = found != sources_.end() && found->second.urgent;
-    if (found == sources_.end() || load.ended || (first != nullptr && !urgent) || !can(load)) {
-      continue;
-    }
-    first = &load;
-    if (urgent) {
-      break;
-    }
-  }
-  return first;
+  return !jobs_.empty() || failed_ || !copying_.empty() || (mapping_ && mapping_->outcome) ||
+         next_to_copy() != nullptr || next_to_map() != nullptr || next_to_report() != nullptr;
 }
 
 std::uint64_t Mapper::allowed(const Load& load) const {
@@ -209,7 +203,11 @@ Mapper::Load* Mapper::next_to_copy() {
 }
 
 /// The load whose window lacks least: of two, none waits longer for the other than its own takes.
+/// None while one is being mapped by the other thread.
 Mapper::Load* Mapper::next_to_map() {
+  if (mapping_) {
+    return nullptr;
+  }
   const auto lacks = [](const Load& load) { return load.image.pages.size() - load.mapped; };
   Load* least = nullptr;
   for (Load& load : loads_) {
@@ -267,11 +265,17 @@ void Mapper::report() {
   }
 }
 
-/// Forgets a load when nobody writes any more of it.
+/// Forgets a load when nobody writes any more of it, nor maps.
 void Mapper::remove(Load& load) {
+  wait_for_copies_of(load);
   std::unique_lock lock(mutex_);
   load.ended = true;
-  woken_.wait(lock, [&] { return load.writing == 0; });
+  woken_.wait(lock, [&] {
+    return load.writing == 0 && (!mapping_ || mapping_->load != &load || mapping_->outcome);
+  });
+  if (mapping_ && mapping_->load == &load) {
+    mapping_.reset();
+  }
   loads_.remove_if([&](const Load& each) { return &each == &load; });
 }
 
@@ -280,15 +284,21 @@ void Mapper::carry_out(Job job) {
     ImageParts parts(open->image_bytes);
     Load load{.number = ++loads_begun_, .image = std::move(*open), .parts = std::move(parts)};
     kept_.hold(*load.image.window);
-    if (!load.image.source.empty()) {
+    if (load.image.source.empty() && ahead_) {
+      load.image.image_bytes = 0;  // There is nothing to copy, and the window to map.
+      load.parts = ImageParts(0);
+    }
+    if (!load.image.source.empty() || ahead_) {
       link_.begin();
       const std::lock_guard lock(mutex_);
       loads_.push_back(std::move(load));
       shared_.notify_all();
       return;
     }
-    kept_.drop(load.image.pages, load.image.window);
-    Result<void> mapped = map(load, load.image.pages.size());
+    const Result<void> mapped = map(load, load.image.pages.size());
+    if (mapped) {
+      unpopulated_.push_back(load.image.window);
+    }
     handlers_.on_opened(load.image.model, mapped);
     return;
   }
@@ -312,8 +322,12 @@ void Mapper::carry_out(Job job) {
   handlers_.on_closed(close.model);
 }
 
-Result<void> Mapper::map(Load& load, std::size_t pages) {
+/// The next pages of a load's window.
+Result<void> Mapper::map(const Load& load, std::size_t pages) {
   const Instant began = steady_now();
+  if (load.image.source.empty() && load.mapped == 0) {
+    kept_.drop(load.image.pages, load.image.window);
+  }
   const std::span<const PageId> next = std::span(load.image.pages).subspan(load.mapped, pages);
   memory::Window& window = *load.image.window;
   Result<void> mapped = kept_.map(window, next, device::Access::kRead);
@@ -322,10 +336,6 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
     mapped = window.map(next, device::Access::kRead);
   }
   mapping_ns_ += (steady_now() - began).count();
-  load.mapped += mapped ? pages : 0;
-  if (mapped && load.mapped == load.image.pages.size()) {
-    unpopulated_.push_back(&window);
-  }
   return mapped;
 }
 
@@ -368,6 +378,10 @@ bool Mapper::drop_leaving(std::size_t most) {
 /// The device copies while the host maps: where both take about as long, a load takes half the time
 /// that it would take one after the other.
 void Mapper::carry_out(const Piece& piece) {
+  if (ahead_) {
+    carry_out_ahead(piece);
+    return;
+  }
   if (piece.part) {
     drop_kept_of(*piece.copied, *piece.part);
     enqueue_copy(*piece.copied, *piece.part);
@@ -391,33 +405,30 @@ void Mapper::carry_out(const Piece& piece) {
   }
 }
 
-/// The model is open with the last page, before the link is waited for.
-Result<void> Mapper::map_more(Load& load) {
+/// Of a load, pages to map before something else may be.
+std::size_t Mapper::pages_at_once(const Load& load) const {
   const std::size_t most =
       std::max<std::size_t>(piece_bytes() / device_.properties().page_bytes, 1);
-  const std::size_t all = load.image.pages.size();
-  const Result<void> mapped = map(load, std::min(all - load.mapped, most));
-  if (mapped && load.mapped == all) {
-    const ModelId model = load.image.model;
-    report();  // What is in place is known before the window is.
-    handlers_.on_opened(model, mapped);
+  return std::min(load.image.pages.size() - load.mapped, most);
+}
+
+/// The model is open with the last page, before the link is waited for.
+Result<void> Mapper::map_more(Load& load) {
+  const std::size_t pages = pages_at_once(load);
+  const Result<void> mapped = map(load, pages);
+  if (mapped) {
+    mapped_more(load, pages);
   }
   return mapped;
 }
 
-/// The pieces of pages that make up a part of an image.
-template <class Each>
-void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& each) const {
-  const std::uint64_t page_bytes = device_.properties().page_bytes;
-  for (std::uint64_t at = part.begin; at < part.end;) {
-    const std::size_t page = at / page_bytes;
-    const std::uint64_t offset = at % page_bytes;
-    const std::uint64_t bytes = std::min(part.end - at, page_bytes - offset);
-    each(Share::Piece{.source = image.source[page],
-                      .target = image.pages[page],
-                      .offset = offset,
-                      .bytes = bytes});
-    at += bytes;
+void Mapper::mapped_more(Load& load, std::size_t pages) {
+  load.mapped += pages;
+  if (load.mapped == load.image.pages.size()) {
+    const ModelId model = load.image.model;
+    unpopulated_.push_back(load.image.window);
+    report();  // What is in place is known before the window is.
+    handlers_.on_opened(model, {});
   }
 }
 
@@ -441,83 +452,94 @@ void Mapper::enqueue_copy(const Load& load, const ImagePart& part) {
   });
 }
 
-// ---- For other paths ----
+// ---- On asynchronous devices ----
 
-/// What is smaller than a whole share is quicker over the device's own link.
-Mapper::Load* Mapper::next_to_share() {
-  return choose([this](const Load& load) {
-    return load.parts.has(allowed(load), part_bytes(load, kShareBytesMax));
-  });
+/// Enqueues the piece behind the one that the device is at, and waits for that only when there are
+/// as many as there may be, or nothing else is to be done.
+void Mapper::carry_out_ahead(const Piece& piece) {
+  if (piece.mapped != nullptr) {
+    begin_mapping(*piece.mapped);
+  }
+  if (piece.part) {
+    drop_kept_of(*piece.copied, *piece.part);
+    enqueue_copy(*piece.copied, *piece.part);
+    copying_.push_back({.load = piece.copied, .part = *piece.part, .mark = stream_->mark()});
+  }
+  if (!copying_.empty() && (!piece.part || std::cmp_equal(copying_.size(), tuned(Tuned::kPieces)))) {
+    wait_for_copy();
+  }
+  take_mapping();
 }
 
-bool Mapper::wait_for_share(const std::stop_token& stop) {
+/// Waits for the oldest piece. Where the device is lost nothing more is taken of loads.
+void Mapper::wait_for_copy() {
+  const Copying oldest = copying_.front();
+  const Result<void> copied = stream_->wait(oldest.mark);
+  if (!copied) {
+    const std::lock_guard lock(mutex_);
+    for (const Copying& each : copying_) {
+      each.load->ended = true;
+    }
+    copying_.clear();
+    failed_ = copied.error();
+    return;
+  }
+  copying_.pop_front();
+  link_.wait(oldest.part.bytes());
+  copied_bytes_ += oldest.part.bytes();
+  const std::lock_guard lock(mutex_);
+  oldest.load->parts.put_in_place(oldest.part);
+}
+
+void Mapper::wait_for_copies_of(const Load& load) {
+  while (std::ranges::any_of(copying_, [&](const Copying& each) { return each.load == &load; })) {
+    wait_for_copy();
+  }
+}
+
+void Mapper::begin_mapping(Load& load) {
+  {
+    const std::lock_guard lock(mutex_);
+    mapping_ = Mapping{.load = &load, .pages = pages_at_once(load)};
+  }
+  maps_.notify_one();
+}
+
+/// The other thread. A load that it is at is not removed, and what it reads of it not changed.
+void Mapper::run_mappings() {
   std::unique_lock lock(mutex_);
-  return shared_.wait(lock, stop, [this] { return next_to_share() != nullptr; });
-}
-
-std::optional<Mapper::Share> Mapper::take_share() {
-  const std::lock_guard lock(mutex_);
-  Load* const load = next_to_share();
-  if (load == nullptr) {
-    return std::nullopt;
+  for (;;) {
+    maps_.wait(lock, [this] { return stopping_ || (mapping_ && !mapping_->outcome); });
+    if (stopping_) {
+      return;
+    }
+    const Mapping wanted = *mapping_;
+    lock.unlock();
+    Result<void> outcome = map(*wanted.load, wanted.pages);
+    lock.lock();
+    mapping_->outcome = std::move(outcome);
+    woken_.notify_one();
   }
-  const std::uint64_t bytes = part_bytes(*load, kShareBytesMax);
-  const auto part = load->parts.take(bytes, allowed(*load), bytes);
-  if (!part) {
-    return std::nullopt;
-  }
-  Share share{.load = load->number, .part = *part};
-  for_pieces(load->image, *part, [&](const Share::Piece& piece) { share.pieces.push_back(piece); });
-  return share;
 }
 
-Mapper::Load* Mapper::numbered(std::uint64_t number) {
-  const auto found =
-      std::ranges::find_if(loads_, [&](const Load& load) { return load.number == number; });
-  return found == loads_.end() || found->ended ? nullptr : &*found;
-}
-
-void Mapper::give_back(const Share& share) {
+/// Takes in what the other thread mapped, if it has.
+void Mapper::take_mapping() {
+  std::optional<Mapping> done;
   {
     const std::lock_guard lock(mutex_);
-    if (Load* const load = numbered(share.load)) {
-      load->parts.give_back(share.part);
+    if (!mapping_ || !mapping_->outcome) {
+      return;
     }
+    done = std::exchange(mapping_, std::nullopt);
   }
-  woken_.notify_one();
-  shared_.notify_all();
-}
-
-bool Mapper::begin_writing(const Share& share) {
-  const std::lock_guard lock(mutex_);
-  Load* const load = numbered(share.load);
-  if (load != nullptr) {
-    ++load->writing;
+  Load& load = *done->load;
+  if (*done->outcome) {
+    mapped_more(load, done->pages);
+    return;
   }
-  return load != nullptr;
-}
-
-void Mapper::end_writing(const Share& share, const Result<void>& written) {
-  {
-    const std::lock_guard lock(mutex_);
-    Load& load =
-        *std::ranges::find_if(loads_, [&](const Load& each) { return each.number == share.load; });
-    --load.writing;
-    if (written) {
-      load.parts.put_in_place(share.part);
-      copied_bytes_ += share.part.bytes();
-      peer_load_bytes_ += share.part.bytes();
-    } else {
-      load.parts.give_back(share.part);
-      failed_ = written.error();
-    }
-  }
-  woken_.notify_one();
-}
-
-bool Mapper::is_idle() {
-  const std::lock_guard lock(mutex_);
-  return jobs_.empty() && loads_.empty();
+  const ModelId model = load.image.model;
+  remove(load);
+  handlers_.on_opened(model, *done->outcome);
 }
 
 }  // namespace heddle::worker

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -30,9 +31,11 @@ namespace heddle::worker {
 
 /// Maps windows and copies images, in a thread of its own, so that steps go on meanwhile. Jobs are
 /// done in the order given; loads go on between jobs, one after the other: first those that
-/// somebody waits for. Of a load, pages are mapped while others are being copied. When there is
-/// nothing else to do, windows that were mapped are populated, and those that are kept for nothing
-/// unmapped.
+/// somebody waits for. Of a load, pages are mapped while others are being copied: where the device
+/// is asynchronous by another thread, so that no copy waits for a mapping, and then a few
+/// (Tuned::kPieces) pieces are enqueued at once, so that the device need not wait for this thread
+/// between two. When there is nothing else to do, windows that were mapped are populated, and those
+/// that are kept for nothing unmapped.
 ///
 /// A window that is closed is kept (KeptWindows): no model waits until another's is unmapped, and
 /// one whose pages are the same when it is opened again is not mapped again.
@@ -168,10 +171,31 @@ class Mapper {
     Load* mapped = nullptr;
   };
 
+  /// A piece that an asynchronous device copies.
+  struct Copying {
+    Load* load = nullptr;
+    ImagePart part{};
+    std::uint64_t mark = 0;  ///< Behind it in the stream.
+  };
+  /// What the thread that maps is at, or has done.
+  struct Mapping {
+    Load* load = nullptr;
+    std::size_t pages = 0;
+    std::optional<Result<void>> outcome{};
+  };
+
   void run();
   void carry_out(Job job);
   void carry_out(const Piece& piece);
+  void carry_out_ahead(const Piece& piece);
+  void wait_for_copy();
+  void wait_for_copies_of(const Load& load);
+  void run_mappings();
+  void begin_mapping(Load& load);
+  void take_mapping();
   [[nodiscard]] Result<void> map_more(Load& load);
+  void mapped_more(Load& load, std::size_t pages);
+  [[nodiscard]] std::size_t pages_at_once(const Load& load) const;
   void drop_kept_of(const Load& load, const ImagePart& part);
   void enqueue_copy(const Load& load, const ImagePart& part);
   template <class Each>
@@ -180,7 +204,7 @@ class Mapper {
   void tidy();
   bool drop_leaving(std::size_t most);
   void remove(Load& load);
-  [[nodiscard]] Result<void> map(Load& load, std::size_t pages);
+  [[nodiscard]] Result<void> map(const Load& load, std::size_t pages);
   // With mutex_ held.
   template <class Can>
   [[nodiscard]] Load* choose(const Can& can);
@@ -196,10 +220,12 @@ class Mapper {
   [[nodiscard]] bool has_load_work();
 
   device::Device& device_;
+  const bool ahead_;  ///< The device is asynchronous.
   Handlers handlers_;
   Pulse pulse_{"mapper"};
   memory::KeptWindows kept_;
   std::vector<memory::Window*> unpopulated_{};  ///< Open; of this thread.
+  std::deque<Copying> copying_{};               ///< Of this thread, oldest first.
   device::Pacer link_;
   bool paced_;
   std::atomic<std::int64_t> mapping_ns_ = 0;
@@ -208,6 +234,7 @@ class Mapper {
 
   std::mutex mutex_{};
   std::condition_variable woken_{};       ///< This thread.
+  std::condition_variable maps_{};        ///< The thread that maps.
   std::condition_variable_any shared_{};  ///< Other paths: there is something to take.
   std::deque<Job> jobs_{};                // Guarded by mutex_.
   /// Of models that are open, or about to be. Guarded by mutex_.
@@ -222,11 +249,47 @@ class Mapper {
   std::list<Load> loads_{};
   /// Guarded by mutex_, but for the first, which is the thread's own; it alone removes.
   std::deque<Leaving> leaving_{};
+  std::optional<Mapping> mapping_{};  ///< Guarded by mutex_.
   std::uint64_t loads_begun_ = 0;
   std::optional<Error> failed_{};  ///< Another path found the device lost. Guarded by mutex_.
 
   std::unique_ptr<device::Stream> stream_{};  ///< Of copies.
   std::thread thread_;
+  std::thread map_thread_{};  ///< Where ahead_.
 };
+
+/// The first load of which something can be done, those that are urgent first.
+template <class Can>
+Mapper::Load* Mapper::choose(const Can& can) {
+  Load* first = nullptr;
+  for (Load& load : loads_) {
+    const auto found = sources_.find(load.image.model);
+    const bool urgent = found != sources_.end() && found->second.urgent;
+    if (found == sources_.end() || load.ended || (first != nullptr && !urgent) || !can(load)) {
+      continue;
+    }
+    first = &load;
+    if (urgent) {
+      break;
+    }
+  }
+  return first;
+}
+
+/// The pieces of pages that make up a part of an image.
+template <class Each>
+void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& each) const {
+  const std::uint64_t page_bytes = device_.properties().page_bytes;
+  for (std::uint64_t at = part.begin; at < part.end;) {
+    const std::size_t page = at / page_bytes;
+    const std::uint64_t offset = at % page_bytes;
+    const std::uint64_t bytes = std::min(part.end - at, page_bytes - offset);
+    each(Share::Piece{.source = image.source[page],
+                      .target = image.pages[page],
+                      .offset = offset,
+                      .bytes = bytes});
+    at += bytes;
+  }
+}
 
 }  // namespace heddle::worker

@@ -11,13 +11,16 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda_emulator/emulated_driver.h"
 #include "device/cpu/arena.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cuda/cuda_device.h"
 
 namespace heddle::worker {
 namespace {
 
 constexpr std::size_t kPage = std::size_t{16} << 10U;
+constexpr std::size_t kGpuPage = std::size_t{64} << 10U;
 constexpr ModelId kModel{3};
 
 /// What a mapper said, to be waited for.
@@ -348,6 +351,116 @@ TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
                .ready_bytes = 4 * kPage});
   heard_.wait_opened(2);
   EXPECT_TRUE(heard_.all_opened());
+}
+
+/// On the emulated driver: 64 pages of the host, to a GPU's.
+class GpuMapperTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kImagePages = 64;  // In 32 pieces.
+  static constexpr std::uint64_t kBytes = kImagePages * kGpuPage;
+
+  Mapper::Open load() {
+    std::vector<PageId> pages;
+    for (std::uint64_t i = 0; i < kImagePages; ++i) {
+      std::memset(device_->host_page_address(PageId(i)), static_cast<int>(i + 1), kGpuPage);
+      pages.emplace_back(i);
+    }
+    return {.model = kModel,
+            .window = &window_,
+            .pages = {pages.rbegin(), pages.rend()},
+            .source = pages,
+            .image_bytes = kBytes,
+            .ready_bytes = kBytes};
+  }
+  /// The first byte of page `page` of the window, as the GPU sees it.
+  std::byte first_byte(std::uint64_t page) {
+    const auto stream = device_->create_stream().value();
+    device::Buffer byte = device_->allocate(device::Place::kHost, 4).value();
+    stream->copy(byte.data(), window_.base() + page * kGpuPage, 4);
+    EXPECT_TRUE(stream->synchronize());
+    return byte.data()[0];
+  }
+
+  emulator::EmulatedDriver driver_{"memory=64MiB,granularity=65536"};
+  std::unique_ptr<device::CudaDevice> device_ =
+      device::CudaDevice::create(
+          {.page_bytes = kGpuPage,
+           .bytes = 2 * kBytes,
+           .driver = emulator::EmulatedDriver::open().value()},
+          device::Arena::create({.page_bytes = kGpuPage, .page_count = kImagePages}).value())
+          .value();
+  memory::Window window_ = memory::Window::create(*device_, kBytes).value();
+  Heard heard_{};
+};
+
+TEST_F(GpuMapperTest, TheNextPieceIsEnqueuedBeforeOneIsWaitedFor) {
+  Mapper mapper(*device_, 0, heard_.handlers());
+  mapper.open(load());
+  heard_.wait_copied(kBytes);
+  heard_.wait_opened(1);
+  ASSERT_TRUE(heard_.all_opened());
+  // But for the last piece there is always one behind.
+  EXPECT_GE(driver_.calls("wait with more behind"), 31U);
+  for (const std::uint64_t page : {0U, 17U, 63U}) {
+    EXPECT_EQ(first_byte(page), std::byte(page + 1));
+  }
+}
+
+TEST_F(GpuMapperTest, NoCopyWaitsForAMapping) {
+  Mapper mapper(*device_, 0, heard_.handlers());
+  driver_.hold("cuMemMap");
+  mapper.open(load());
+  heard_.wait_copied(kBytes);  // While nothing is mapped.
+  driver_.wait_held("cuMemMap");
+  driver_.let_go("cuMemMap");
+  heard_.wait_opened(1);
+  EXPECT_TRUE(heard_.all_opened());
+  EXPECT_EQ(first_byte(40), std::byte{41});
+}
+
+TEST_F(GpuMapperTest, AWindowWithoutAnImageToCopyHoldsUpNoCopy) {
+  memory::Window other = memory::Window::create(*device_, kBytes).value();
+  Mapper mapper(*device_, 0, heard_.handlers());
+  driver_.hold("cuMemMap");
+  Mapper::Open resident = load();
+  resident.model = ModelId{4};
+  resident.window = &other;
+  resident.source.clear();
+  for (PageId& page : resident.pages) {
+    page = PageId(page.value() + kImagePages);
+  }
+  mapper.open(resident);
+  driver_.wait_held("cuMemMap");
+  mapper.open(load());
+  heard_.wait_copied(kBytes);
+  driver_.let_go("cuMemMap");
+  heard_.wait_opened(2);
+  EXPECT_TRUE(heard_.all_opened());
+}
+
+TEST_F(GpuMapperTest, AMappingThatFailsIsToldWhenItsCopiesHaveEnded) {
+  Mapper mapper(*device_, 0, heard_.handlers());
+  driver_.fail("cuMemMap", 9, device::kCudaOutOfMemory);
+  mapper.open(load());
+  heard_.wait_opened(1);
+  EXPECT_FALSE(heard_.all_opened());
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
+  heard_.wait_closed(1);
+  EXPECT_TRUE(mapper.is_idle());
+}
+
+TEST_F(GpuMapperTest, ALoadThatIsClosedEndsWhereverItIs) {
+  Mapper mapper(*device_, 0, heard_.handlers());
+  for (int turn = 1; turn <= 20; ++turn) {
+    mapper.open(load());
+    if (turn % 3 == 0) {
+      heard_.wait_copied(1);
+    }
+    mapper.close(kModel, &window_, Mapper::After::kKeep);
+    heard_.wait_closed(turn);
+    EXPECT_EQ(window_.mapped_bytes(), 0U);
+  }
+  EXPECT_TRUE(mapper.is_idle());
 }
 
 }  // namespace

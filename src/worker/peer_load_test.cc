@@ -289,23 +289,23 @@ TEST_F(DetourTest, ARelayWithoutMemoryLendsNothing) {
 /// With pages of two shares each.
 TEST(LargeImage, ComesInSharesAsLongAsThereIsAWholeOne) {
   const EmulatedDriver driver("devices=2,memory=256MiB");
-  const auto host = device::Arena::create({.page_bytes = 2 * kShare, .page_count = 2}).value();
+  const auto host = device::Arena::create({.page_bytes = 2 * kShare, .page_count = 3}).value();
   std::vector<std::unique_ptr<device::CudaDevice>> devices;
   for (int gpu = 0; gpu < 2; ++gpu) {
     devices.push_back(
         device::CudaDevice::create({.ordinal = gpu,
                                     .page_bytes = 2 * kShare,
-                                    .bytes = 4 * kShare,
+                                    .bytes = 6 * kShare,
                                     .driver = EmulatedDriver::open().value()},
                                    device::Arena::attach(host.fd(), 2 * kShare).value())
             .value());
   }
-  memory::Window window = memory::Window::create(*devices[0], 4 * kShare).value();
+  memory::Window window = memory::Window::create(*devices[0], 6 * kShare).value();
   std::atomic<std::uint64_t> copied = 0;
   std::unique_ptr<Mapper> mapper;
   const auto on_copied = [&](ModelId, std::uint64_t bytes) {
     while (mapper->peer_load_bytes() < 2 * kShare) {
-      std::this_thread::yield();  // The own link does no more than the first page.
+      std::this_thread::yield();  // The own link does no more than the two pages that it began.
     }
     copied = bytes;
   };
@@ -321,16 +321,16 @@ TEST(LargeImage, ComesInSharesAsLongAsThereIsAWholeOne) {
   peer.serve(std::move(sockets.first));
   mapper->open({.model = kModel,
                 .window = &window,
-                .pages = {PageId(0), PageId(1)},
-                .source = {PageId(0), PageId(1)},
-                .image_bytes = 4 * kShare,
-                .ready_bytes = 4 * kShare});
+                .pages = {PageId(0), PageId(1), PageId(2)},
+                .source = {PageId(0), PageId(1), PageId(2)},
+                .image_bytes = 6 * kShare,
+                .ready_bytes = 6 * kShare});
   while (mapper->copied_bytes() < 2 * kShare) {
     std::this_thread::yield();
   }
   {
     const PeerLoad peer_load(*devices[0], *mapper, 1, std::move(sockets.second));
-    while (copied < 4 * kShare) {
+    while (copied < 6 * kShare) {
       std::this_thread::yield();
     }
   }

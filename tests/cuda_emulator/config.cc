@@ -19,6 +19,8 @@ std::size_t* field(std::string_view key, Config& config) {
       {"capability", &config.capability},
       {"vmm", &config.vmm},
       {"flags", &config.flags},
+      {"pin_max", &config.pin_max},
+      {"unmap_many", &config.unmap_many},
       {"read_only", &config.read_only},
       {"strict", &config.strict},
       {"addresses", &config.addresses},

@@ -16,6 +16,8 @@ struct Config {
   std::size_t capability = 90;                      ///< 90 is 9.0.
   std::size_t vmm = 1;                              ///< 0: no virtual memory management.
   std::size_t flags = 1;                            ///< 0: no stream operations on memory.
+  std::size_t pin_max = 0;                          ///< Of host memory, at once; 0: any.
+  std::size_t unmap_many = 1;                       ///< 0: pages are unmapped one by one only.
   std::size_t read_only = 1;                        ///< 0: mappings cannot be read-only.
   /// 1: host code that touches a device's memory faults, as it should, and so does a kernel that is
   /// given an address of memory that is not pinned.

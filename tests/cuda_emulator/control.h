@@ -16,8 +16,14 @@ extern "C" {
 const char* heddle_cuda_emulator_configure(const char* text);
 
 /// The `nth` call of `call` from now on (1 is the next) returns `status`, once. As a call counts
-/// "kernel", the running of one, whose failing loses the device.
+/// "kernel", the running of one, whose failing loses the device. Counted beside is "copy in", a
+/// copy from the host to a device by its copy engine, "overlapping
+/// launch", and "wait with more behind", for an event behind which more is enqueued.
 void heddle_cuda_emulator_fail(const char* call, unsigned nth, heddle::device::CUresult status);
+
+/// Calls of `call` from now on wait before they do anything, as if the driver took long over them,
+/// until the same is said with `held` 0. Waits until one does where `held` is 2.
+void heddle_cuda_emulator_hold(const char* call, int held);
 
 /// How often `call` was called since the machine was configured.
 unsigned long heddle_cuda_emulator_calls(const char* call);

@@ -56,8 +56,8 @@ struct alignas(16) Product {
   Layout a_layout, b_layout, c_layout, d_layout;
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
-  const float* c = nullptr;
-  float* d = nullptr;
+  const std::byte* c = nullptr;
+  std::byte* d = nullptr;
   const float* bias = nullptr;  ///< Null: none.
   std::byte* workspace = nullptr;
   std::size_t workspace_bytes = 0;
@@ -100,6 +100,16 @@ float element(const std::byte* matrix,
   return reinterpret_cast<const float*>(matrix)[at];
 }
 
+void set_element(
+    std::byte* matrix, const Layout& layout, std::uint64_t row, std::uint64_t column, float value) {
+  const auto at = static_cast<std::size_t>(layout.stride) * column + row;
+  if (layout.type == kBlasBf16) {
+    reinterpret_cast<std::uint16_t*>(matrix)[at] = heddle::ops::to_bf16(value);
+  } else {
+    reinterpret_cast<float*>(matrix)[at] = value;
+  }
+}
+
 bool run(const void* context) {
   const Product& p = *static_cast<const Product*>(context);
   std::memset(p.workspace, 0xff, p.workspace_bytes);
@@ -111,12 +121,12 @@ bool run(const void* context) {
       }
       sum *= p.alpha;
       if (p.beta != 0.0F) {
-        sum += p.beta * p.c[static_cast<std::size_t>(p.c_layout.stride) * column + row];
+        sum += p.beta * element(p.c, p.c_layout, row, column);
       }
       if (p.bias != nullptr) {
         sum += p.bias[row];
       }
-      p.d[static_cast<std::size_t>(p.d_layout.stride) * column + row] = sum;
+      set_element(p.d, p.d_layout, row, column, sum);
     }
   }
   ++products_done;
@@ -127,7 +137,8 @@ bool run(const void* context) {
 bool fit(
     const Description& what, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   const bool typed = (a.type == kBlasBf16 || a.type == kBlasFloat) && b.type == a.type &&
-                     c.type == kBlasFloat && d.type == kBlasFloat;
+                     (d.type == kBlasFloat || d.type == a.type) && c.type == d.type &&
+                     (d.type == kBlasFloat || what.epilogue != kBlasEpilogueBias);
   return typed && what.transposed_a == kBlasTransposed && what.transposed_b == kBlasNormal &&
          a.rows == b.rows && d.rows == a.columns && d.columns == b.columns && c.rows == d.rows &&
          c.columns == d.columns;
@@ -293,8 +304,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
                   .d_layout = *static_cast<const Layout*>(d_layout),
                   .a = static_cast<const std::byte*>(a),
                   .b = static_cast<const std::byte*>(b),
-                  .c = static_cast<const float*>(c),
-                  .d = static_cast<float*>(d),
+                  .c = static_cast<const std::byte*>(c),
+                  .d = static_cast<std::byte*>(d),
                   .bias = what.epilogue == kBlasEpilogueBias ? what.bias : nullptr,
                   .workspace = static_cast<std::byte*>(workspace),
                   .workspace_bytes = workspace_bytes};

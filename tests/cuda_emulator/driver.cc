@@ -226,6 +226,17 @@ EXPORT void heddle_cuda_emulator_fail(const char* name, unsigned nth, CUresult s
   machine().plans[name] = {.in = nth, .status = status};
 }
 
+EXPORT void heddle_cuda_emulator_hold(const char* name, int held) {
+  emulator::Holds& holds = machine().holds;
+  if (held == 0) {
+    holds.let_go(name);
+  } else if (held == 1) {
+    holds.hold(name);
+  } else {
+    holds.wait(name);
+  }
+}
+
 EXPORT unsigned long heddle_cuda_emulator_calls(const char* name) {
   const std::lock_guard lock(machine().machinery.mutex);
   return machine().calls[name];

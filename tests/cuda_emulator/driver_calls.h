@@ -30,6 +30,7 @@ enum class Needs { kNothing, kInit, kDevice };
 template <class Body>
 CUresult call(const char* name, Needs needs, const Body& body) {
   Machine& here = machine();
+  here.holds.pass(name);
   std::unique_lock lock(here.machinery.mutex);
   const CUresult status = here.enter(name, needs != Needs::kNothing, needs == Needs::kDevice);
   return status == kCudaSuccess ? body(here, lock) : status;

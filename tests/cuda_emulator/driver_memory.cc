@@ -97,7 +97,9 @@ EXPORT CUresult cuMemMap(CUdeviceptr at,
 
 EXPORT CUresult cuMemUnmap(CUdeviceptr at, std::size_t bytes) {
   return call("cuMemUnmap", Needs::kInit, [&](Machine& here, auto&) {
-    return here.memory.unmap(at, bytes);
+    return here.config.unmap_many == 0 && bytes > here.config.granularity
+               ? kCudaInvalidValue
+               : here.memory.unmap(at, bytes);
   });
 }
 
@@ -134,8 +136,10 @@ EXPORT CUresult cuMemFreeHost(void* base) {
 }
 
 EXPORT CUresult cuMemHostRegister_v2(void* base, std::size_t bytes, unsigned /*flags*/) {
-  return unrecordable_call("cuMemHostRegister_v2",
-                           [&](Machine& here, auto&) { return here.memory.pin(base, bytes); });
+  return unrecordable_call("cuMemHostRegister_v2", [&](Machine& here, auto&) {
+    return here.config.pin_max > 0 && bytes > here.config.pin_max ? kCudaOutOfMemory
+                                                                  : here.memory.pin(base, bytes);
+  });
 }
 
 EXPORT CUresult cuMemHostUnregister(void* base) {

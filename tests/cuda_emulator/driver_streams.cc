@@ -30,6 +30,7 @@ CUresult run_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, std
       return kCudaIllegalAddress;
     }
     link = to != from ? here.config.link : 0;
+    here.calls["copy in"] += to && !from ? 1U : 0U;
   }
   if (link > 0) {
     std::this_thread::sleep_for(std::chrono::nanoseconds(bytes * 1'000'000'000 / link));
@@ -60,7 +61,15 @@ bool shape_fits(emulator::Dim grid, emulator::Dim block) {
          grid.x <= 0x7fffffffU && grid.y > 0 && grid.y <= 65535 && grid.z > 0 && grid.z <= 65535;
 }
 
-/// The struct that cuLaunchKernel's `extra` holds; kernels of ours take one.
+/// Whether a launch has no attribute, or that by which kernels overlap, on a GPU that can.
+bool takes_attributes(const Machine& here, const CUlaunchConfig& config) {
+  constexpr std::size_t kHopper = 90;
+  return config.numAttrs == 0 || (config.numAttrs == 1 && here.config.capability >= kHopper &&
+                                  config.attrs->id == kLaunchProgrammatic &&
+                                  config.attrs->value.programmaticStreamSerializationAllowed == 1);
+}
+
+/// The struct that cuLaunchKernelEx's `extra` holds; kernels of ours take one.
 bool read_params(void** extra, std::vector<std::byte>& params) {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -313,6 +322,8 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
       return kCudaInvalidHandle;
     }
     const std::shared_ptr<Queue> queue = event->queue;
+    here.calls["wait with more behind"] +=
+        queue != nullptr && queue->enqueued() > event->count ? 1U : 0U;
     return queue == nullptr ? kCudaSuccess
                             : settle(here, queue->device(), queue->run_until(lock, event->count));
   });
@@ -382,28 +393,24 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
   });
 }
 
-EXPORT CUresult cuLaunchKernel(CUfunction function,
-                               unsigned grid_x,
-                               unsigned grid_y,
-                               unsigned grid_z,
-                               unsigned block_x,
-                               unsigned block_y,
-                               unsigned block_z,
-                               unsigned shared_bytes,
-                               CUstream stream,
-                               void** params,
-                               void** extra) {
-  return call("cuLaunchKernel", Needs::kDevice, [&](Machine& here, auto&) {
-    const emulator::Dim grid{grid_x, grid_y, grid_z};
-    const emulator::Dim block{block_x, block_y, block_z};
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config,
+                                 CUfunction function,
+                                 void** params,
+                                 void** extra) {
+  return call("cuLaunchKernelEx", Needs::kDevice, [&](Machine& here, auto&) {
+    const emulator::Dim grid{config->gridDimX, config->gridDimY, config->gridDimZ};
+    const emulator::Dim block{config->blockDimX, config->blockDimY, config->blockDimZ};
+    const std::size_t shared_bytes = config->sharedMemBytes;
     std::vector<std::byte> bytes;
     if (params != nullptr || !read_params(extra, bytes) || !shape_fits(grid, block) ||
-        shared_bytes > function->shared_bytes_max) {
+        shared_bytes > function->shared_bytes_max || !takes_attributes(here, *config)) {
       return kCudaInvalidValue;
     }
+    CUstream stream = config->hStream;
     if (here.streams.has(stream) && stream->queue->device() != here_device()) {
       return kCudaInvalidContext;
     }
+    here.calls["overlapping launch"] += config->numAttrs;
     if (here.config.addresses != 0 && has_ordinary_address(here.memory, bytes)) {
       return push(here, stream, {.run = [] { return kCudaIllegalAddress; }});
     }

@@ -24,6 +24,7 @@ class EmulatedDriver {
     HEDDLE_CHECK(library_.find("heddle_cuda_emulator_configure", configure) &&
                  library_.find("heddle_cuda_emulator_fail", fail_) &&
                  library_.find("heddle_cuda_emulator_calls", calls_) &&
+                 library_.find("heddle_cuda_emulator_hold", hold_) &&
                  library_.find("heddle_cuda_emulator_alive", alive_));
     HEDDLE_CHECK(std::string(configure(machine.c_str())).empty());
   }
@@ -36,6 +37,10 @@ class EmulatedDriver {
   void fail(const char* call, unsigned nth, device::CUresult status) const {
     fail_(call, nth, status);
   }
+  /// Such calls wait from now on; wait_held() returns when one does; let_go() ends it.
+  void hold(const char* call) const { hold_(call, 1); }
+  void wait_held(const char* call) const { hold_(call, 2); }
+  void let_go(const char* call) const { hold_(call, 0); }
   [[nodiscard]] unsigned long calls(const char* call) const { return calls_(call); }
   /// What was taken of the driver and not given back: "" for nothing.
   [[nodiscard]] std::string alive() const { return alive_(); }
@@ -44,6 +49,7 @@ class EmulatedDriver {
   DriverLibrary library_;
   void (*fail_)(const char*, unsigned, device::CUresult) = nullptr;
   unsigned long (*calls_)(const char*) = nullptr;
+  void (*hold_)(const char*, int) = nullptr;
   const char* (*alive_)() = nullptr;
 };
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,38 @@ class Handles {
   std::map<Object*, std::unique_ptr<Object>> objects_{};
 };
 
+/// Calls that tests hold up, with a lock of their own.
+class Holds {
+ public:
+  /// Returns when no call of that name is held.
+  void pass(const std::string& call) {
+    std::unique_lock lock(mutex_);
+    if (held_.contains(call)) {
+      ++held_[call];
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return !held_.contains(call); });
+    }
+  }
+  void hold(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    held_.try_emplace(call, 0);
+  }
+  void wait(const std::string& call) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !held_.contains(call) || held_[call] > 0; });
+  }
+  void let_go(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(call);
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+  std::map<std::string, int> held_{};  ///< How many wait.
+};
+
 /// The machine with its GPUs, of which there is one in a process, until it is configured anew. All
 /// with `machinery.mutex`.
 class Machine {
@@ -103,6 +137,7 @@ class Machine {
   Handles<CUgraphExec_st> executables{};
   std::map<std::string, CUfunc_st> functions{};  ///< By name; never dropped.
   std::map<std::string, unsigned long> calls{};
+  Holds holds{};
 
   struct Plan {
     unsigned in = 0;  ///< Calls from now.

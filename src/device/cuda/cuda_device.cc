@@ -99,7 +99,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& 
     return made.error();
   }
   if (host) {
-    if (auto pinned = device->pin_host(std::move(*host)); !pinned) {
+    if (auto pinned = device->pin_host(std::move(*host), options.pin_bytes_max); !pinned) {
       return pinned.error();
     }
   }
@@ -124,6 +124,9 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
     return pages.error();
   }
   pages_ = std::move(*pages);
+  constexpr int kHopper = 9;
+  overlaps_ = options.overlaps && context_->attribute(kAttributeComputeCapabilityMajor) >= kHopper;
+  ranges_ = std::make_unique<MappedRanges>(*context_, *pages_);
   properties_ = {.kind = Kind::kCuda,
                  .name = context_->label(),
                  .page_bytes = *page_bytes,
@@ -143,14 +146,14 @@ Result<void> CudaDevice::take_again(std::span<const PageId> pages) {
   return pages_->take(pages);
 }
 
-Result<void> CudaDevice::pin_host(Arena host) {
+Result<void> CudaDevice::pin_host(Arena host, std::size_t bytes_max) {
   host_.emplace(std::move(host));
-  auto pinned =
-      context_->check("pin " + whole_mib(host_->bytes()) + " of host memory: cuMemHostRegister",
-                      context_->api().cuMemHostRegister_v2(
-                          host_->base(), host_->bytes(), kHostPortable | kHostDeviceMap));
-  host_is_pinned_ = pinned.has_value();
-  return pinned;
+  auto pinned = PinnedMemory::create(*context_, host_->base(), host_->bytes(), bytes_max);
+  if (!pinned) {
+    return pinned.error();
+  }
+  pinned_.emplace(std::move(*pinned));
+  return {};
 }
 
 Result<void> CudaDevice::make_service_stream() {
@@ -169,9 +172,7 @@ CudaDevice::~CudaDevice() {
       (void)api.cuModuleUnload(module);
     }
   }
-  if (host_ && host_is_pinned_) {
-    (void)api.cuMemHostUnregister(host_->base());
-  }
+  pinned_.reset();
   if (service_stream_ != nullptr) {
     (void)api.cuStreamDestroy_v2(service_stream_);
   }
@@ -226,21 +227,16 @@ Result<Buffer> CudaDevice::allocate_on_host(std::size_t bytes) {
 }
 
 Result<Buffer> CudaDevice::pin(std::byte* memory, std::size_t bytes) {
-  context_->make_current();
-  if (auto pinned = context_->check(
-          "pin " + std::to_string(bytes) + " bytes of memory: cuMemHostRegister",
-          context_->api().cuMemHostRegister_v2(memory, bytes, kHostPortable | kHostDeviceMap));
-      !pinned) {
+  auto pinned = PinnedMemory::create(*context_, memory, bytes, kPinBytesMax);
+  if (!pinned) {
     return pinned.error();
   }
-  return Buffer(memory, bytes, [this](std::byte* data) {
-    context_->make_current();
-    (void)context_->api().cuMemHostUnregister(data);
-  });
+  // What ends a buffer is copied about: it holds what is pinned by a pointer.
+  const auto held = std::make_shared<std::optional<PinnedMemory>>(std::move(*pinned));
+  return Buffer(memory, bytes, [held](std::byte*) { held->reset(); });
 }
 
-Result<void> CudaDevice::clear(CUdeviceptr at, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+Result<void> CudaDevice::clear(CUdeviceptr at, std::size_t bytes) const {
   const DriverApi& api = context_->api();
   CUresult status = api.cuMemsetD8Async(at, 0, bytes, service_stream_);
   if (status == kCudaSuccess) {
@@ -263,118 +259,39 @@ Result<Buffer> CudaDevice::attach_shared(const Descriptor& shared, std::size_t b
 }
 
 Result<Descriptor> CudaDevice::map_new_shared(AddressRange range, std::size_t offset) {
-  const std::lock_guard lock(mutex_);
-  Mapped::reference mapped = unmapped_page(range, offset);
-  auto shared = device::map_new_shared(
-      *context_, device_address(range.base) + offset, properties_.page_bytes);
-  mapped = shared.has_value();
-  return shared;
+  Result<Descriptor> shared = Error{};
+  const auto done = ranges_->map_page(range, offset, [&](CUdeviceptr at) -> Result<void> {
+    shared = device::map_new_shared(*context_, at, properties_.page_bytes);
+    return shared ? Result<void>() : shared.error();
+  });
+  return done ? std::move(shared) : done.error();
 }
 
 Result<void> CudaDevice::map_shared(AddressRange range,
                                     std::size_t offset,
                                     const Descriptor& shared) {
-  const std::lock_guard lock(mutex_);
-  Mapped::reference mapped = unmapped_page(range, offset);
-  const auto done = device::map_shared(
-      *context_, device_address(range.base) + offset, properties_.page_bytes, shared);
-  mapped = done.has_value();
-  return done;
+  return ranges_->map_page(range, offset, [&](CUdeviceptr at) {
+    return device::map_shared(*context_, at, properties_.page_bytes, shared);
+  });
 }
 
 Result<AddressRange> CudaDevice::reserve(std::size_t bytes) {
-  HEDDLE_CHECK(bytes > 0 && bytes % properties_.page_bytes == 0);
-  if (auto lost = context_->lost()) {
-    return *lost;
-  }
-  context_->make_current();
-  CUdeviceptr base = 0;
-  const CUresult status =
-      context_->api().cuMemAddressReserve(&base, bytes, properties_.page_bytes, 0, 0);
-  if (status != kCudaSuccess) {
-    Error error = context_->failure(
-        "reserve " + std::to_string(bytes) + " bytes of addresses: cuMemAddressReserve", status);
-    if (!context_->lost()) {
-      error.code = Code::kResourceExhausted;  // The driver has several words for it.
-    }
-    return error;
-  }
-  const std::lock_guard lock(mutex_);
-  ranges_.emplace(device_pointer(base), Mapped(bytes / properties_.page_bytes));
-  return AddressRange{.base = device_pointer(base), .bytes = bytes};
+  return ranges_->reserve(bytes);
 }
 
 void CudaDevice::release(AddressRange range) {
-  const std::lock_guard lock(mutex_);
-  Mapped& mapped = mapped_of(range);
-  unmap_runs(range, mapped, 0, mapped.size());
-  ranges_.erase(range.base);
-  context_->make_current();
-  (void)context_->api().cuMemAddressFree(device_address(range.base), range.bytes);
+  ranges_->release(range);
 }
 
 Result<void> CudaDevice::map(AddressRange range,
                              std::size_t offset,
                              std::span<const PageId> pages,
                              Access access) {
-  const std::lock_guard lock(mutex_);
-  Mapped& mapped = mapped_of(range);
-  HEDDLE_CHECK(offset % properties_.page_bytes == 0 && offset <= range.bytes);
-  HEDDLE_CHECK(pages.size() <= (range.bytes - offset) / properties_.page_bytes);
-  if (auto lost = context_->lost()) {
-    return *lost;
-  }
-  const std::size_t first = offset / properties_.page_bytes;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    HEDDLE_CHECK(!mapped[first + i]);
-  }
-  if (auto done = pages_->map(device_address(range.base) + offset, pages, access); !done) {
-    return done;
-  }
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    mapped[first + i] = true;
-  }
-  return {};
+  return ranges_->map(range, offset, pages, access);
 }
 
 void CudaDevice::unmap(AddressRange range, std::size_t offset, std::size_t bytes) {
-  const std::size_t page_bytes = properties_.page_bytes;
-  HEDDLE_CHECK(offset % page_bytes == 0 && bytes % page_bytes == 0);
-  HEDDLE_CHECK(offset <= range.bytes && bytes <= range.bytes - offset);
-  const std::lock_guard lock(mutex_);
-  unmap_runs(range, mapped_of(range), offset / page_bytes, bytes / page_bytes);
-}
-
-/// Unmaps what is mapped of `count` pages from `first` on, in as few calls as can be.
-void CudaDevice::unmap_runs(AddressRange range,
-                            Mapped& mapped,
-                            std::size_t first,
-                            std::size_t count) {
-  const std::size_t end = first + count;
-  while (first < end) {
-    std::size_t run = 0;
-    while (first + run < end && mapped[first + run]) {
-      mapped[first + run] = false;
-      ++run;
-    }
-    pages_->unmap(device_address(range.base) + first * properties_.page_bytes, run);
-    first += run + 1;
-  }
-}
-
-/// What says whether the page at `offset` is mapped, which it is not.
-CudaDevice::Mapped::reference CudaDevice::unmapped_page(AddressRange range, std::size_t offset) {
-  Mapped& mapped = mapped_of(range);
-  const std::size_t page = offset / properties_.page_bytes;
-  HEDDLE_CHECK(offset % properties_.page_bytes == 0 && page < mapped.size() && !mapped[page]);
-  return mapped[page];
-}
-
-CudaDevice::Mapped& CudaDevice::mapped_of(AddressRange range) {
-  const auto found = ranges_.find(range.base);
-  HEDDLE_CHECK(found != ranges_.end() &&
-               found->second.size() * properties_.page_bytes == range.bytes);
-  return found->second;
+  ranges_->unmap(range, offset, bytes);
 }
 
 Result<std::unique_ptr<Stream>> CudaDevice::create_stream() {
@@ -394,7 +311,7 @@ Result<std::unique_ptr<Stream>> CudaDevice::create_stream_of(int priority) {
 }
 
 Result<CUfunction> CudaDevice::function(const KernelId& kernel, std::uint32_t shared_bytes) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(functions_mutex_);
   Function& function = functions_[kernel.name];
   context_->make_current();
   if (function.handle == nullptr) {

@@ -12,8 +12,10 @@
 
 #include "device/cpu/arena.h"
 #include "device/cuda/cuda_context.h"
+#include "device/cuda/mapped_ranges.h"
 #include "device/cuda/module_image.h"
 #include "device/cuda/page_memory.h"
+#include "device/cuda/pinned_memory.h"
 #include "device/device.h"
 
 namespace heddle::device {
@@ -24,8 +26,12 @@ struct CudaDeviceOptions {
   std::uint64_t bytes = 0;     ///< For pages, rounded down; 0: `fraction` of what is free.
   /// Of the pages, those that are there from the start, the others being given back; none: all.
   std::optional<std::vector<PageId>> only{};
-  double fraction = 0.85;                  ///< What is left is for contexts, workspaces and graphs.
-  bool records = true;                     ///< Whether streams record; to measure what that does.
+  double fraction = 0.85;  ///< What is left is for contexts, workspaces and graphs.
+  std::size_t pin_bytes_max = kPinBytesMax;  ///< Of the host's memory, registered at once.
+  bool records = true;                       ///< Whether streams record; to measure what that does.
+  /// Whether kernels may begin before those before them have ended, where the GPU can (compute
+  /// capability 9.0): HEDDLE_KERNEL has them wait for what they need. To measure what that does.
+  bool overlaps = true;
   std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
 };
 
@@ -72,6 +78,8 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 
   [[nodiscard]] CudaContext& context() const { return *context_; }
+  /// Whether streams launch kernels so that they overlap.
+  [[nodiscard]] bool overlaps() const { return overlaps_; }
   /// False once the GPU has refused to map memory read-only: Access::kRead does not protect then.
   [[nodiscard]] bool protects() const { return pages_->can_protect(); }
 
@@ -85,14 +93,11 @@ class CudaDevice final : public Device {
     CUfunction handle = nullptr;
     std::uint32_t shared_bytes_max = 0;
   };
-  /// Which pages of a range are mapped: memory can only be unmapped where it is.
-  using Mapped = std::vector<bool>;
-
   explicit CudaDevice(std::unique_ptr<CudaContext> context);
   Result<void> take_pages(const CudaDeviceOptions& options);
-  Result<void> pin_host(Arena host);
+  Result<void> pin_host(Arena host, std::size_t bytes_max);
   Result<void> make_service_stream();
-  Result<void> clear(CUdeviceptr at, std::size_t bytes);
+  Result<void> clear(CUdeviceptr at, std::size_t bytes) const;
   Result<Buffer> allocate_on_host(std::size_t bytes);
   using Modules = std::vector<CUmodule>;  ///< One for each part of an image.
   Result<const Modules*> modules_of(const ModuleImage& image);
@@ -103,21 +108,19 @@ class CudaDevice final : public Device {
   Result<CUmodule> load(const std::string& from, const std::byte* part);
   Result<CUfunction> find(const KernelId& kernel);
   Result<std::unique_ptr<Stream>> create_stream_of(int priority);
-  Mapped& mapped_of(AddressRange range);
-  Mapped::reference unmapped_page(AddressRange range, std::size_t offset);
-  void unmap_runs(AddressRange range, Mapped& mapped, std::size_t first, std::size_t count);
 
   std::unique_ptr<CudaContext> context_;
   Properties properties_{};
   std::optional<Arena> host_{};
-  bool host_is_pinned_ = false;
+  std::optional<PinnedMemory> pinned_{};  ///< The arena.
   std::unique_ptr<PageMemory> pages_{};
+  std::unique_ptr<MappedRanges> ranges_{};
   CUstream service_stream_ = nullptr;  ///< For clearing buffers.
-  int priority_low_ = 0;               ///< The greater number.
+  bool overlaps_ = false;
+  int priority_low_ = 0;  ///< The greater number.
   int priority_high_ = 0;
 
-  std::mutex mutex_{};  ///< Of what follows.
-  std::map<std::byte*, Mapped> ranges_{};
+  std::mutex functions_mutex_{};  ///< Of what follows.
   std::map<const ModuleImage*, Modules> modules_{};
   std::map<const char*, Function> functions_{};
 };

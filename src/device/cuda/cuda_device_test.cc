@@ -346,12 +346,28 @@ TEST_F(CudaDeviceTest, AFailingKernelLosesItsDeviceOnly) {
   EXPECT_EQ(elsewhere.data()[60], std::byte{3});
 }
 
+TEST_F(CudaDeviceTest, AFirstLaunchDoesNotWaitForAMapping) {
+  const AddressRange range = *device_->reserve(2 * kPage);
+  driver_.hold("cuMemMap");
+  std::thread mapper([&] { EXPECT_TRUE(device_->map(range, 0, ids({1, 2}), Access::kRead)); });
+  driver_.wait_held("cuMemMap");
+  // The mapping goes on only when all this has returned.
+  EXPECT_TRUE(device_->function(kFill, 64U << 10U));
+  EXPECT_TRUE(device_->allocate(Place::kDevice, 64));
+  const auto other = device_->reserve(kPage);
+  ASSERT_TRUE(other);
+  device_->release(*other);
+  driver_.let_go("cuMemMap");
+  mapper.join();
+  device_->release(range);
+}
+
 using CudaDeviceDeathTest = CudaDeviceTest;
 
 TEST_F(CudaDeviceDeathTest, BreakingTheContractIsABug) {
   const AddressRange range = *device_->reserve(2 * kPage);
   ASSERT_TRUE(device_->map(range, 0, ids({1}), Access::kRead));
-  EXPECT_DEATH((void)device_->map(range, 0, ids({2}), Access::kRead), "mapped");
+  EXPECT_DEATH((void)device_->map(range, 0, ids({2}), Access::kRead), "kNothing");
   EXPECT_DEATH((void)device_->map(range, kPage, ids({2, 3}), Access::kRead), "range.bytes");
   EXPECT_DEATH((void)device_->map(range, kPage, ids({8}), Access::kRead), "page_count");
   EXPECT_DEATH((void)device_->take_again(ids({3})), "handles_");
@@ -413,6 +429,54 @@ TEST(CudaDeviceCreate, SaysWhyNotAndLeavesNothing) {
     EXPECT_THAT(device.error().message, HasSubstr(refusal.says));
     EXPECT_EQ(emulated.alive(), "");
   }
+}
+
+TEST(CudaDeviceCreate, TheArenaIsPinnedInPiecesThatTheDriverTakes) {
+  const EmulatedDriver emulated("memory=64MiB,pin_max=128KiB");
+  CudaDeviceOptions options = options_of(2);
+  EXPECT_FALSE(CudaDevice::create(options, make_arena())) << "at once it is too much";
+  EXPECT_EQ(emulated.alive(), "");
+  options.pin_bytes_max = 128U << 10U;
+  const unsigned long before = emulated.calls("cuMemHostRegister_v2");
+  {
+    const auto device = CudaDevice::create(options, make_arena()).value();
+    EXPECT_EQ(emulated.calls("cuMemHostRegister_v2"), before + 4);
+    const auto stream = device->create_stream().value();
+    for (std::uint64_t page = 0; page < 8; ++page) {
+      stream->copy(
+          device->page_address(PageId(0)), device->host_page_address(PageId(page)), 64U << 10U);
+    }
+    EXPECT_TRUE(stream->synchronize());
+    EXPECT_EQ(emulated.calls("copy in"), 8U) << "no page lies in two pieces";
+  }
+  EXPECT_EQ(emulated.alive(), "");
+  emulated.fail("cuMemHostRegister_v2", 3, kCudaOutOfMemory);
+  const auto refused = CudaDevice::create(options, make_arena());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("of which 0 MiB were pinned"));
+  EXPECT_EQ(emulated.alive(), "") << "what was pinned is pinned no more";
+}
+
+TEST(CudaDeviceCreate, WhatCannotBeUnmappedAtOnceIsUnmappedPageByPage) {
+  const EmulatedDriver emulated("memory=64MiB,unmap_many=0");
+  const auto device = CudaDevice::create(options_of(4)).value();
+  const AddressRange range = *device->reserve(3 * kPage);
+  ASSERT_TRUE(device->map(range, 0, ids({0, 1, 2}), Access::kRead));
+  device->unmap(range, 0, range.bytes);
+  EXPECT_TRUE(device->map(range, 0, ids({1, 2, 3}), Access::kRead));
+  device->release(range);
+}
+
+TEST(CudaDeviceCreate, APageThatIsNotUnmappedIsTriedAgainBeforeItsPlaceIsMapped) {
+  const EmulatedDriver emulated("memory=64MiB,unmap_many=0");
+  const auto device = CudaDevice::create(options_of(4)).value();
+  const AddressRange range = *device->reserve(3 * kPage);
+  ASSERT_TRUE(device->map(range, 0, ids({0, 1, 2}), Access::kRead));
+  emulated.fail("cuMemUnmap", 3, kCudaInvalidValue);  // The second of the pages.
+  device->unmap(range, 0, range.bytes);
+  EXPECT_TRUE(device->map(range, 0, ids({3}), Access::kRead)) << "what is beside it is free";
+  EXPECT_TRUE(device->map(range, kPage, ids({1, 2}), Access::kRead));
+  device->release(range);
 }
 
 TEST(CudaDeviceCreate, TakesAFractionOfWhatIsFree) {

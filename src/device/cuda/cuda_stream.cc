@@ -154,19 +154,22 @@ void CudaStream::launch_bytes(const KernelId& kernel,
                                 std::bit_cast<void*>(kLaunchParamsBytes),
                                 &param_bytes,
                                 std::bit_cast<void*>(kLaunchEnd)};
-  const CUresult status = context_.api().cuLaunchKernel(known.function,
-                                                        shape.grid.x,
-                                                        shape.grid.y,
-                                                        shape.grid.z,
-                                                        shape.block.x,
-                                                        shape.block.y,
-                                                        shape.block.z,
-                                                        shape.shared_bytes,
-                                                        handle_,
-                                                        nullptr,
-                                                        extra.data());
+  CUlaunchAttribute overlap{.id = kLaunchProgrammatic, .pad = {}, .value = {}};
+  overlap.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config{.gridDimX = shape.grid.x,
+                              .gridDimY = shape.grid.y,
+                              .gridDimZ = shape.grid.z,
+                              .blockDimX = shape.block.x,
+                              .blockDimY = shape.block.y,
+                              .blockDimZ = shape.block.z,
+                              .sharedMemBytes = shape.shared_bytes,
+                              .hStream = handle_,
+                              .attrs = &overlap,
+                              .numAttrs = device_.overlaps() ? 1U : 0U};
+  const CUresult status =
+      context_.api().cuLaunchKernelEx(&config, known.function, nullptr, extra.data());
   if (status != kCudaSuccess) {
-    fail(context_.failure(std::string("launch ") + kernel.name + ": cuLaunchKernel", status));
+    fail(context_.failure(std::string("launch ") + kernel.name + ": cuLaunchKernelEx", status));
   }
 }
 

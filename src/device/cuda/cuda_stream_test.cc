@@ -17,6 +17,7 @@ namespace heddle::device {
 namespace {
 
 using emulator::AddParams;
+using emulator::EmulatedDriver;
 using emulator::FillParams;
 using emulator::SharedParams;
 using ::testing::HasSubstr;
@@ -128,11 +129,11 @@ TEST_F(CudaStreamTest, AFailureAfterAMarkIsReportedWhenTheMarkIsWaitedFor) {
   const Buffer a = make(Place::kDevice);
   fill(*stream_, a, 5);
   const std::uint64_t mark = stream_->mark();
-  driver_.fail("cuLaunchKernel", 1, kCudaInvalidValue);
+  driver_.fail("cuLaunchKernelEx", 1, kCudaInvalidValue);
   fill(*stream_, a, 6);
   const Result<void> waited = stream_->wait(mark);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("cuLaunchKernel"));
+  EXPECT_THAT(waited.error().message, HasSubstr("cuLaunchKernelEx"));
   EXPECT_TRUE(stream_->synchronize());
 }
 
@@ -362,6 +363,28 @@ TEST_F(CudaStreamDeathTest, HostCodeCannotTouchADevice) {
   const Buffer a = make(Place::kDevice);
   EXPECT_DEATH((void)*reinterpret_cast<volatile int*>(a.data()), "");
   EXPECT_DEATH((void)*reinterpret_cast<volatile int*>(device_->page_address(PageId(0))), "");
+}
+
+TEST(CudaStreamLaunch, KernelsOverlapWhereTheGpuCan) {
+  for (const auto& [machine, overlaps, asked] : {std::tuple("capability=90", true, true),
+                                                 std::tuple("capability=90", false, false),
+                                                 std::tuple("capability=80", false, true)}) {
+    SCOPED_TRACE(machine);
+    const EmulatedDriver emulated(std::string("memory=64MiB,") + machine);
+    const auto device = CudaDevice::create({.bytes = std::uint64_t{4} << 20U,
+                                            .overlaps = asked,
+                                            .driver = EmulatedDriver::open().value()})
+                            .value();
+    const auto stream = CudaStream::create(*device, 0).value();
+    const Buffer out = device->allocate(Place::kHost, 64).value();
+    stream->launch(
+        kFill,
+        {.grid = {1}, .block = {16}},
+        FillParams{.out = reinterpret_cast<std::int32_t*>(out.data()), .count = 16, .value = 3});
+    ASSERT_TRUE(stream->synchronize());
+    EXPECT_EQ(out.data()[60], std::byte{3});
+    EXPECT_EQ(emulated.calls("overlapping launch"), overlaps ? 1U : 0U);
+  }
 }
 
 }  // namespace

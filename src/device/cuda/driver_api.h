@@ -59,6 +59,28 @@ struct CUmemAccessDesc {
   CUmemLocation location;
   int flags;
 };
+
+struct CUlaunchAttribute {
+  int id;
+  char pad[8 - sizeof(int)];  // NOLINT(*-avoid-c-arrays)
+  union {
+    char pad[64];  // NOLINT(*-avoid-c-arrays)
+    int programmaticStreamSerializationAllowed;
+  } value;
+};
+
+struct CUlaunchConfig {
+  unsigned gridDimX;
+  unsigned gridDimY;
+  unsigned gridDimZ;
+  unsigned blockDimX;
+  unsigned blockDimY;
+  unsigned blockDimZ;
+  unsigned sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute* attrs;
+  unsigned numAttrs;
+};
 // NOLINTEND(readability-identifier-naming)
 
 /// CUresult. Those that some code of ours asks for.
@@ -128,7 +150,10 @@ constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;  ///< CUstreamCaptureMode.
 constexpr int kFunctionDynamicSharedBytesMax = 8;
 
-/// Keys of cuLaunchKernel's `extra`, as pointers: a list of key and value, closed by kLaunchEnd.
+/// CUlaunchAttributeID: the kernel may begin before the one before it in the stream has ended.
+constexpr int kLaunchProgrammatic = 6;
+
+/// Keys of cuLaunchKernelEx's `extra`, as pointers: a list of key and value, closed by kLaunchEnd.
 constexpr std::uintptr_t kLaunchEnd = 0;
 constexpr std::uintptr_t kLaunchParams = 1;
 constexpr std::uintptr_t kLaunchParamsBytes = 2;
@@ -202,18 +227,7 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
   CALL(cuModuleGetFunction, CUfunction*, CUmodule, const char*)                                    \
   CALL(cuFuncLoad, CUfunction)                                                                     \
   CALL(cuFuncSetAttribute, CUfunction, int, int)                                                   \
-  CALL(cuLaunchKernel,                                                                             \
-       CUfunction,                                                                                 \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       unsigned,                                                                                   \
-       CUstream,                                                                                   \
-       void**,                                                                                     \
-       void**)                                                                                     \
+  CALL(cuLaunchKernelEx, const CUlaunchConfig*, CUfunction, void**, void**)                        \
   CALL(cuStreamBeginCapture_v2, CUstream, int)                                                     \
   CALL(cuStreamEndCapture, CUstream, CUgraph*)                                                     \
   CALL(cuGraphGetNodes, CUgraph, CUgraphNode*, std::size_t*)                                       \

@@ -117,6 +117,12 @@ static_assert(kStreamWaitNotBelow == CU_STREAM_WAIT_VALUE_GEQ);
 static_assert(kStreamWriteFenced == CU_STREAM_WRITE_VALUE_DEFAULT);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+static_assert(kLaunchProgrammatic == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+static_assert(sizeof(CUlaunchAttribute) == sizeof(::CUlaunchAttribute));
+static_assert(offsetof(CUlaunchAttribute, value) == offsetof(::CUlaunchAttribute, value));
+static_assert(sizeof(CUlaunchConfig) == sizeof(::CUlaunchConfig));
+static_assert(offsetof(CUlaunchConfig, hStream) == offsetof(::CUlaunchConfig, hStream));
+static_assert(offsetof(CUlaunchConfig, numAttrs) == offsetof(::CUlaunchConfig, numAttrs));
 static_assert(kFunctionDynamicSharedBytesMax == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 TEST(DriverApi, AgreesWithTheToolkit) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "device/cuda/cuda_values.h"
 
 namespace heddle::device {
@@ -117,7 +118,10 @@ PageMemory::~PageMemory() {
   }
 }
 
-Result<void> PageMemory::map(CUdeviceptr at, std::span<const PageId> pages, Access access) {
+Result<void> PageMemory::map(CUdeviceptr at,
+                             std::span<const PageId> pages,
+                             Access access,
+                             std::vector<std::uint64_t>& left) {
   const DriverApi& api = context_.api();
   context_.make_current();
   Result<void> outcome;
@@ -137,19 +141,31 @@ Result<void> PageMemory::map(CUdeviceptr at, std::span<const PageId> pages, Acce
     outcome = set_access(at, done, access);
   }
   if (!outcome) {
-    unmap(at, done);
+    left = unmap(at, done);
   }
   return outcome;
 }
 
-void PageMemory::unmap(CUdeviceptr at, std::uint64_t pages) {
+std::vector<std::uint64_t> PageMemory::unmap(CUdeviceptr at, std::uint64_t pages) {
+  std::vector<std::uint64_t> left;
   if (pages == 0) {
-    return;
+    return left;
   }
   context_.make_current();
+  const DriverApi& api = context_.api();
   const auto unmapped = context_.check("unmap " + std::to_string(pages) + " pages: cuMemUnmap",
-                                       context_.api().cuMemUnmap(at, pages * page_bytes_));
-  HEDDLE_CHECK(unmapped || context_.lost());
+                                       api.cuMemUnmap(at, pages * page_bytes_));
+  if (unmapped || context_.lost()) {
+    return left;  // Of a lost device nothing is mapped any more that anybody could use.
+  }
+  for (std::uint64_t page = 0; page < pages; ++page) {
+    if (api.cuMemUnmap(at + page * page_bytes_, page_bytes_) != kCudaSuccess) {
+      left.push_back(page);
+    }
+  }
+  log::warning("the driver refuses to unmap several pages at once",
+               {{"why", unmapped.error().message}, {"pages", pages}, {"left", left.size()}});
+  return left;
 }
 
 Result<void> PageMemory::set_access(CUdeviceptr at, std::uint64_t pages, Access access) {
@@ -161,12 +177,12 @@ Result<void> PageMemory::set_access(CUdeviceptr at, std::uint64_t pages, Access 
                                  .flags = flags};
     return context_.api().cuMemSetAccess(at, pages * page_bytes_, &rights, 1);
   };
-  const bool read_only = access == Access::kRead && can_protect_;
+  const bool read_only = access == Access::kRead && can_protect();
   CUresult status = set(read_only ? kAccessRead : kAccessReadWrite);
   // Whether memory can be read-only is no attribute of a device: it says so when it is asked to.
   if (read_only && (status == kCudaNotSupported || status == kCudaInvalidValue)) {
     status = set(kAccessReadWrite);
-    can_protect_ = status != kCudaSuccess;
+    can_protect_.store(status != kCudaSuccess);
   }
   return context_.check("allow access to " + std::to_string(pages) + " pages: cuMemSetAccess",
                         status);

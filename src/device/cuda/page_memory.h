@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,13 +44,19 @@ class PageMemory {
   Result<void> take(std::span<const PageId> pages);
 
   /// Maps `pages`, in order, at `at`, which is reserved and has nothing mapped: a handle at a time,
-  /// then the access of all at once, which is what takes the time.
-  Result<void> map(CUdeviceptr at, std::span<const PageId> pages, Access access);
-  /// Takes `pages` pages at `at` out again, all of which are mapped.
-  void unmap(CUdeviceptr at, std::uint64_t pages);
+  /// then the access of all at once, which is what takes the time. After an error nothing is mapped
+  /// there but `left`, as unmap() has it.
+  Result<void> map(CUdeviceptr at,
+                   std::span<const PageId> pages,
+                   Access access,
+                   std::vector<std::uint64_t>& left);
+  /// Takes `pages` pages at `at` out again, all of which are mapped: at once, or one by one where
+  /// the driver refuses that. Returns those, counted from `at`, that it does not give up even so,
+  /// and logs why; they stay mapped.
+  std::vector<std::uint64_t> unmap(CUdeviceptr at, std::uint64_t pages);
 
   /// False on devices that know no read-only memory: there Access::kRead is as kReadWrite.
-  [[nodiscard]] bool can_protect() const { return can_protect_; }
+  [[nodiscard]] bool can_protect() const { return can_protect_.load(); }
 
  private:
   PageMemory(CudaContext& context, std::size_t page_bytes)
@@ -64,7 +71,7 @@ class PageMemory {
   /// By page; none where it is not present. All that are present are mapped at `base_`.
   std::vector<std::optional<CUmemGenericAllocationHandle>> handles_{};
   CUdeviceptr base_ = 0;  ///< 0 until addresses are reserved.
-  bool can_protect_ = true;
+  std::atomic<bool> can_protect_ = true;
 };
 
 }  // namespace heddle::device

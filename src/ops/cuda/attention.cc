@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/batch.h"
+#include "ops/cuda/counters.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/attention_params.h"
 #include "ops/cuda/kernels/attention_shape.h"
@@ -79,7 +80,7 @@ Family fma_family(std::int64_t head_dim) {
 bool suits_mma(const AttentionArgs& args) {
   return args.kv.dtype == DType::kBf16 && args.kv.head_dim % kMmaHeadDims == 0 &&
          kv_moves_by(8, args.kv) &&
-         moves_by(2, args.query.data, DType::kF32, args.query.stride[0]) &&
+         moves_by(2, args.query.data, args.query.dtype, args.query.stride[0]) &&
          moves_by(2, args.out.data, args.out.dtype, args.out.stride[0]);
 }
 
@@ -140,8 +141,10 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
       splits_for(plan.narrow_blocks * kv_heads, narrow_blocks_each() * multiprocessors, steps);
   plan.wide_splits =
       splits_for(plan.wide_blocks * kv_heads, wide_blocks_each() * multiprocessors, steps);
-  plan.narrow_splits = std::clamp(splits, std::int64_t{1}, plan.narrow_splits);
-  plan.wide_splits = std::clamp(splits, std::int64_t{1}, plan.wide_splits);
+  plan.narrow_splits =
+      plan.narrow_blocks == 0 ? 1 : std::clamp(splits, std::int64_t{1}, plan.narrow_splits);
+  plan.wide_splits =
+      plan.wide_blocks == 0 ? 1 : std::clamp(splits, std::int64_t{1}, plan.wide_splits);
   return plan;
 }
 
@@ -161,7 +164,7 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only
   const std::int64_t heads = args.query.shape[1];
   return {.batch = batch_params(args.rows, tokens),
           .kv = paged_kv_params(args.kv),
-          .query = args.query.as<float>(),
+          .query = args.query.data,
           .query_stride = args.query.stride[0],
           .out = args.out.data,
           .out_stride = args.out.stride[0],
@@ -174,13 +177,15 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only
           .heads = static_cast<std::int32_t>(heads),
           .group = static_cast<std::int32_t>(heads / args.kv.kv_heads),
           .window = static_cast<std::int32_t>(args.window),
+          .query_bf16 = args.query.dtype == DType::kBf16,
           .out_bf16 = args.out.dtype == DType::kBf16,
           .quads = kv_moves_by(4, args.kv) &&
-                   moves_by(4, args.query.data, DType::kF32, args.query.stride[0]),
+                   moves_by(4, args.query.data, args.query.dtype, args.query.stride[0]),
           .narrow_rows =
               static_cast<std::int32_t>(plan.narrow_blocks > 0 ? plan.family.narrow.rows : 0),
           .narrow_splits = static_cast<std::int32_t>(plan.narrow_splits),
           .wide_splits = static_cast<std::int32_t>(plan.wide_splits),
+          .counters = nullptr,
           .scale_log2 = args.scale * std::numbers::log2e_v<float>};
 }
 
@@ -208,8 +213,8 @@ void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_miss
                   cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
   const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
   AttentionParams params = params_of(args, plan, only_missing);
-  const bool merges = splits > 1 || params.parts.present != 0;
-  if (merges) {
+  const bool partial = splits > 1 || params.parts.present != 0;
+  if (partial) {
     const std::int64_t rows = splits * params.tokens * params.heads;
     std::byte* scratch = cuda.scratch(static_cast<std::size_t>(splits) * split_bytes(args));
     if (scratch == nullptr) {
@@ -218,9 +223,14 @@ void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_miss
     params.partial_out = reinterpret_cast<float*>(scratch);
     params.partial_state = params.partial_out + rows * args.kv.head_dim;
   }
+  if (plan.narrow_splits > 1 && params.parts.present == 0) {
+    params.counters = cuda.attachment<Counters>().get(cuda, plan.narrow_blocks * args.kv.kv_heads);
+  }
   launch_blocks(cuda, plan.family.narrow, plan.narrow_blocks, plan.narrow_splits, params);
   launch_blocks(cuda, plan.family.wide, plan.wide_blocks, plan.wide_splits, params);
-  if (merges) {
+  const bool narrow_left = plan.narrow_splits > 1 && params.counters == nullptr;
+  const bool wide_left = plan.wide_blocks > 0 && plan.wide_splits > 1;
+  if (narrow_left || wide_left || params.parts.present != 0) {
     constexpr std::int64_t kWarps = 4;
     constexpr std::int64_t kBlocksMax = 65535;
     cuda.launch(

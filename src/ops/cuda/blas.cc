@@ -4,13 +4,16 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/driver_library.h"
 #include "base/log.h"
 #include "base/tunables.h"
 #include "device/cuda/cuda_device.h"
+#include "ops/cuda/blas_places.h"
 
 namespace heddle::ops::cuda {
 namespace {
@@ -18,27 +21,45 @@ namespace {
 /// Plans that a stream remembers. Prompts have all lengths; when it has met so many it begins anew.
 constexpr std::size_t kPlansMax = 4096;
 
-Result<DriverLibrary> load() {
+/// The library and how it was asked for.
+struct Loaded {
+  DriverLibrary library;
+  std::string name;
+};
+
+Result<Loaded> open_named(const std::string& name) {
+  Result<DriverLibrary> library = DriverLibrary::open(name);
+  if (!library) {
+    return library.error();
+  }
+  return Loaded{.library = std::move(*library), .name = name};
+}
+
+Result<Loaded> load() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets the environment.
   const char* named = std::getenv("HEDDLE_CUBLASLT");
   if (named != nullptr && std::string(named) == "none") {
     return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUBLASLT is none"};
   }
   if (named != nullptr) {
-    return DriverLibrary::open(named);
+    return open_named(named);
   }
   const char* driver = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
   if (driver != nullptr && std::string(driver) != device::kDriverLibrary) {
     return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUDA_DRIVER names another driver"};
   }
-  for (const char* usual :
-       {"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"}) {
-    Result<DriverLibrary> library = DriverLibrary::open(usual);
-    if (library) {
-      return library;
+  std::vector<std::string> usual{
+      "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"};
+  std::ranges::move(blas_in_python(PythonPlaces::of_environment()), std::back_inserter(usual));
+  for (const std::string& name : usual) {
+    if (Result<Loaded> loaded = open_named(name)) {
+      return loaded;
     }
   }
-  return Error{.code = Code::kUnavailable, .message = "no libcublasLt.so.13 or .12"};
+  return Error{.code = Code::kUnavailable,
+               .message =
+                   "no libcublasLt.so.13 or .12, of the system or in Python's packages; "
+                   "HEDDLE_CUBLASLT may name one"};
 }
 
 std::uint32_t alignment_of(const std::byte* data) {
@@ -57,14 +78,15 @@ void* made(cublasStatus_t (*create)(void**, Types...), Args... args) {
 }  // namespace
 
 Result<std::unique_ptr<BlasLibrary>> BlasLibrary::open() {
-  Result<DriverLibrary> library = load();
-  if (!library) {
-    return library.error();
+  Result<Loaded> loaded = load();
+  if (!loaded) {
+    return loaded.error();
   }
   std::unique_ptr<BlasLibrary> blas(new BlasLibrary);
-#define HEDDLE_CUBLASLT_FIND(name, ...)                                           \
-  if (const Result<void> found = library->find(#name, blas->api_.name); !found) { \
-    return found.error();                                                         \
+  blas->name_ = loaded->name;
+#define HEDDLE_CUBLASLT_FIND(name, ...)                                                  \
+  if (const Result<void> found = loaded->library.find(#name, blas->api_.name); !found) { \
+    return found.error();                                                                \
   }
   HEDDLE_CUBLASLT_CALLS(HEDDLE_CUBLASLT_FIND)
 #undef HEDDLE_CUBLASLT_FIND
@@ -107,6 +129,7 @@ bool Blas::open_library(device::CudaStream& stream) {
     Result<std::unique_ptr<BlasLibrary>> library = BlasLibrary::open();
     if (library) {
       library_ = std::move(*library);
+      log::info("cuBLASLt does large products", {{"library", library_->name()}});
     } else {
       log::warning("no cuBLASLt: large products take our own, slower kernels",
                    {{"why", library.error().message}});
@@ -124,6 +147,7 @@ Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
           .out_stride = args.out.stride[0],
           .workspace = workspace,
           .bf16 = args.weight.dtype == DType::kBf16,
+          .out_bf16 = args.out.dtype == DType::kBf16,
           .bias = args.bias.present(),
           .alignment = {alignment_of(args.weight.data),
                         alignment_of(args.x.data),
@@ -137,6 +161,7 @@ Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
 Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
   const CublasLtApi& api = library_->api();
   const int type = product.bf16 ? kBlasBf16 : kBlasFloat;
+  const int out = product.out_bf16 ? kBlasBf16 : kBlasFloat;
   const std::int64_t c_stride =
       product.residual_stride != 0 ? product.residual_stride : product.out_stride;
   const auto layout = [&](int of, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
@@ -145,8 +170,8 @@ Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
   Plan plan{.product = made(api.cublasLtMatmulDescCreate, kBlasCompute32F, kBlasFloat),
             .weight = layout(type, product.inputs, product.outputs, product.inputs),
             .x = layout(type, product.inputs, product.tokens, product.x_stride),
-            .residual = layout(kBlasFloat, product.outputs, product.tokens, c_stride),
-            .out = layout(kBlasFloat, product.outputs, product.tokens, product.out_stride)};
+            .residual = layout(out, product.outputs, product.tokens, c_stride),
+            .out = layout(out, product.outputs, product.tokens, product.out_stride)};
   const auto set = [&](int attribute, const auto& value) {
     return api.cublasLtMatmulDescSetAttribute(plan.product, attribute, &value, sizeof(value)) ==
            kBlasSuccess;
@@ -215,7 +240,9 @@ const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
 bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
   const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
-  if (bias % kBiasAlignment != 0 || !open_library(stream)) {
+  // To a result in bfloat16 the library adds no bias but such.
+  const bool float_bias = bias != 0 && args.out.dtype == DType::kBf16;
+  if (float_bias || bias % kBiasAlignment != 0 || !open_library(stream)) {
     return false;
   }
   stream.device().context().make_current();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "device/cuda/cuda_stream.h"
@@ -18,8 +19,9 @@ namespace heddle::ops::cuda {
 class BlasLibrary {
  public:
   /// Loads the library that the environment's HEDDLE_CUBLASLT names, "none" for none, or else one
-  /// of those that are usual; not where HEDDLE_CUDA_DRIVER names another driver than the installed
-  /// one, as they have their own idea of where the driver is. kUnavailable, with the reason.
+  /// of those that are usual or that pip installed (blas_places.h); not where HEDDLE_CUDA_DRIVER
+  /// names another driver than the installed one, as they have their own idea of where the driver
+  /// is. kUnavailable, with the reason.
   static Result<std::unique_ptr<BlasLibrary>> open();
   ~BlasLibrary();
   BlasLibrary(const BlasLibrary&) = delete;
@@ -27,10 +29,13 @@ class BlasLibrary {
 
   [[nodiscard]] const CublasLtApi& api() const { return api_; }
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
+  /// As it was asked for: a file, or a name that the loader knows.
+  [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
   BlasLibrary() = default;
 
+  std::string name_{};
   CublasLtApi api_{};
   cublasLtHandle_t handle_ = nullptr;
 };
@@ -59,6 +64,7 @@ class Blas {
     std::int64_t out_stride = 0;
     std::size_t workspace = 0;  ///< It may take [bytes].
     bool bf16 = false;
+    bool out_bf16 = false;
     bool bias = false;
     /// In bytes, powers of two up to 256: of weight, x, residual and out.
     std::array<std::uint32_t, 4> alignment{};

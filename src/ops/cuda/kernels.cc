@@ -9,14 +9,19 @@ const KernelTable& cuda_kernels() {
                                       .await_guest_attention = await_guest_attention,
                                       .gather_rows = gather_rows,
                                       .linear = linear,
+                                      .linear_norm = linear_norm,
+                                      .linear_silu = linear_silu,
                                       .log_probs = log_probs,
                                       .post_guest_attention = post_guest_attention,
                                       .penalties = penalties,
                                       .rms_norm = rms_norm,
                                       .rope_append = rope_append,
                                       .sample = sample,
+                                      .send = send,
                                       .silu_mul = silu_mul,
-                                      .wait = wait};
+                                      .wait = wait,
+                                      .rope_normalises = true,
+                                      .narrow_from = kNarrowFrom};
   return kTable;
 }
 

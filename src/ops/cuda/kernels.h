@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstdint>
+
 #include "device/cuda/cuda_stream.h"
 #include "ops/context.h"
 
 namespace heddle::ops::cuda {
+
+/// Of so many tokens KernelTable::narrow_from is: there are no thin products any more.
+inline constexpr std::int64_t kNarrowFrom = 9;
 
 /// Kernels for CudaStreams.
 [[nodiscard]] const KernelTable& cuda_kernels();
@@ -16,12 +21,15 @@ void attention_of_missing(device::Stream& stream, const AttentionArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
+bool linear_norm(device::Stream& stream, const LinearNormArgs& args);
+bool linear_silu(device::Stream& stream, const LinearSiluArgs& args);
 void log_probs(device::Stream& stream, const LogProbsArgs& args);
 void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);
+void send(device::Stream& stream, const SendArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
 void wait(device::Stream& stream, const WaitArgs& args);
 

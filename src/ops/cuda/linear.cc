@@ -1,14 +1,18 @@
 #include "ops/linear.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "base/check.h"
 #include "base/tunables.h"
 #include "ops/cuda/blas.h"
+#include "ops/cuda/counters.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/linear_params.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/norm.h"
+#include "ops/fused.h"
 
 namespace heddle::ops::cuda {
 namespace {
@@ -42,12 +46,15 @@ LinearParams params_of(const LinearArgs& args) {
           .bias = args.bias.as<float>(),
           .residual = args.residual.as<float>(),
           .residual_stride = args.residual.stride[0],
-          .out = args.out.as<float>(),
+          .out = args.out.data,
           .out_stride = args.out.stride[0],
           .tokens = static_cast<std::int32_t>(args.x.shape[0]),
           .outputs = static_cast<std::int32_t>(args.weight.shape[0]),
           .inputs = static_cast<std::int32_t>(args.weight.shape[1]),
-          .aligned = aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x))};
+          .aligned = aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x)),
+          .out_bf16 = args.out.dtype == DType::kBf16,
+          .gated = false,
+          .norm = {}};
 }
 
 void launch_f32(device::CudaStream& stream, const LinearParams& params) {
@@ -69,10 +76,12 @@ void launch_f32(device::CudaStream& stream, const LinearParams& params) {
 void launch_mma(device::CudaStream& stream, const LinearParams& params, bool int8) {
   for (const Thin& thin : kThin) {
     if (params.tokens <= thin.tokens) {
-      stream.launch(
-          kernel(int8 ? thin.int8 : thin.bf16),
-          {.grid = {blocks(params.outputs, kThinOutputs), 1, 1}, .block = {kThinThreads, 1, 1}},
-          params);
+      // Of gates and ups a block has half as many of each.
+      const std::uint32_t grid = params.gated ? blocks(params.outputs / 2, kThinOutputs / 2)
+                                              : blocks(params.outputs, kThinOutputs);
+      stream.launch(kernel(int8 ? thin.int8 : thin.bf16),
+                    {.grid = {grid, 1, 1}, .block = {kThinThreads, 1, 1}},
+                    params);
       return;
     }
   }
@@ -112,6 +121,26 @@ void linear_int8(device::CudaStream& stream, LinearParams params) {
   launch_mma(stream, params, true);
 }
 
+/// Of up to how many tokens a thin kernel of tensor cores does the product, whatever else there is.
+std::int64_t thin_tokens(DType weight) {
+  switch (weight) {
+    case DType::kBf16:
+      return tuned(Tuned::kThinBeforeBlas);
+    case DType::kI8:
+      return kThin.back().tokens;
+    default:
+      return 0;
+  }
+}
+
+void launch_thin(device::CudaStream& stream, const LinearParams& params, DType weight) {
+  if (weight == DType::kI8) {
+    linear_int8(stream, params);
+  } else {
+    launch_mma(stream, params, false);
+  }
+}
+
 }  // namespace
 
 void linear(device::Stream& stream, const LinearArgs& args) {
@@ -130,6 +159,40 @@ void linear(device::Stream& stream, const LinearArgs& args) {
   } else {
     launch_f32(cuda, params_of(args));
   }
+}
+
+bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
+  const LinearArgs& product = args.linear;
+  const std::int64_t tokens = product.x.shape[0];
+  if (tokens > std::min(tuned(Tuned::kNormTokens), thin_tokens(product.weight.dtype)) ||
+      product.out.dtype != DType::kF32 || args.norm.x.rank != 2) {
+    return false;
+  }
+  device::CudaStream& cuda = cuda_stream(stream);
+  std::int32_t* const counter = cuda.attachment<Counters>().get(cuda, 1);
+  if (counter == nullptr) {
+    return false;
+  }
+  LinearParams params = params_of(product);
+  params.norm.counter = counter;
+  params.norm.params = norm_params(args.norm);
+  params.norm.threads = norm_threads(params.norm.params);
+  launch_thin(cuda, params, product.weight.dtype);
+  return true;
+}
+
+bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
+  const LinearArgs& product = args.linear;
+  if (product.x.shape[0] > thin_tokens(product.weight.dtype)) {
+    return false;
+  }
+  LinearParams params = params_of(product);
+  params.out = args.out.data;
+  params.out_stride = args.out.stride[0];
+  params.out_bf16 = args.out.dtype == DType::kBf16;
+  params.gated = true;
+  launch_thin(cuda_stream(stream), params, product.weight.dtype);
+  return true;
 }
 
 }  // namespace heddle::ops::cuda

@@ -12,7 +12,7 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
   const std::int64_t half = args.kv.head_dim / 2;
   const std::int64_t heads = args.query.shape[1] + 2 * args.kv.kv_heads;
   const auto of_quads = [](const ConstTensorRef& of) {
-    return moves_by(4, of.data, DType::kF32, of.stride[0], of.stride[1]);
+    return moves_by(4, of.data, of.dtype, of.stride[0], of.stride[1]);
   };
   const bool quads = half % 4 == 0 && of_quads(args.query) && of_quads(args.key) &&
                      of_quads(args.value) && kv_moves_by(4, args.kv) &&
@@ -20,9 +20,9 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
   const RopeAppendParams params{.batch = batch_params(args.rows, tokens),
                                 .kv = paged_kv_params(args.kv),
                                 .cos_sin = args.cos_sin.as<float>(),
-                                .query = args.query.as<float>(),
-                                .key = args.key.as<float>(),
-                                .value = args.value.as<float>(),
+                                .query = args.query.data,
+                                .key = args.key.data,
+                                .value = args.value.data,
                                 .cos_sin_stride = args.cos_sin.stride[0],
                                 .query_token_stride = args.query.stride[0],
                                 .query_head_stride = args.query.stride[1],
@@ -30,11 +30,16 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
                                 .key_head_stride = args.key.stride[1],
                                 .value_token_stride = args.value.stride[0],
                                 .value_head_stride = args.value.stride[1],
+                                .query_norm = args.query_norm.as<float>(),
+                                .key_norm = args.key_norm.as<float>(),
+                                .eps = args.eps,
                                 .heads = static_cast<std::int32_t>(args.query.shape[1]),
-                                .quads = quads};
-  cuda_stream(stream).launch(kernel("heddle_rope_append"),
-                             shape_of_rows(tokens, heads * (quads ? half / 4 : half)),
-                             params);
+                                .quads = quads,
+                                .from_bf16 = args.query.dtype == DType::kBf16};
+  // A thread for each pair, or a warp for each head.
+  const std::int64_t items =
+      args.query_norm.present() ? heads * 32 : heads * (quads ? half / 4 : half);
+  cuda_stream(stream).launch(kernel("heddle_rope_append"), shape_of_rows(tokens, items), params);
 }
 
 }  // namespace heddle::ops::cuda

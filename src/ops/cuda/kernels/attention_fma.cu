@@ -1,4 +1,4 @@
-#include "ops/cuda/kernels/attention.cuh"
+#include "ops/cuda/kernels/attention_merge.cuh"
 #include "ops/cuda/kernels/attention_shape.h"
 
 // Attention in float32 throughout, for keys of either type and any head_dim: a block goes through
@@ -48,17 +48,18 @@ __device__ __forceinline__ void load_row(
   }
 }
 
+template <class Element>
 __device__ void load_queries(const AttentionParams& params,
                              const AttentionTile& tile,
                              const Shared& shared,
                              int rows) {
   const int d = params.kv.head_dim;
   for (int row = static_cast<int>(threadIdx.x / kWarpThreads); row < rows; row += kWarps) {
-    const float* source = nullptr;
+    const Element* source = nullptr;
     if (row < tile.rows) {
       const AttentionRow at = target_of(params, tile, row);
-      source =
-          params.query + at.token * params.query_stride + static_cast<std::int64_t>(at.head) * d;
+      source = static_cast<const Element*>(params.query) + at.token * params.query_stride +
+               static_cast<std::int64_t>(at.head) * d;
     }
     load_row(shared.query + row * shared.stride, source, d, shared.stride, params.quads != 0);
   }
@@ -229,7 +230,11 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
     states.sum[r] = 0.0F;
   }
   float sums[kColumnsEach][kRows] = {};
-  load_queries(params, tile, shared, kRows);
+  if (params.query_bf16 != 0) {
+    load_queries<std::uint16_t>(params, tile, shared, kRows);
+  } else {
+    load_queries<float>(params, tile, shared, kRows);
+  }
   for (std::int32_t first = tile.from; first < tile.to; first += kStep) {
     if (params.kv.bf16 != 0) {
       load_step<std::uint16_t>(params, tile, shared, first);
@@ -253,8 +258,12 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
 
 }  // namespace
 
-HEDDLE_KERNEL(heddle_attention_fma_narrow, AttentionParams, kFmaThreads) {
-  attend<kFmaNarrowRows>(params, narrow_tile<kStep>(params));
+HEDDLE_KERNEL_BLOCKS(heddle_attention_fma_narrow, AttentionParams, kFmaThreads, 4) {
+  const AttentionTile tile = narrow_tile<kStep>(params);
+  attend<kFmaNarrowRows>(params, tile);
+  if (tile.rows > 0) {
+    merge_narrow<kFmaThreads>(params, tile);
+  }
 }
 
 HEDDLE_KERNEL(heddle_attention_fma_medium, AttentionParams, kFmaThreads) {

@@ -1,77 +1,6 @@
-#include "ops/cuda/kernels/attention.cuh"
+#include "ops/cuda/kernels/attention_merge.cuh"
 
 namespace heddle::ops::cuda {
-namespace {
-
-constexpr float kLog2E = 1.44269504088896340736F;
-
-/// Sums, the largest score in base 2 and the sum of weights that a row has from somewhere.
-struct State {
-  const float* sums;
-  float max;
-  float sum;
-};
-
-/// What is left to row `row` of positions before those of this call.
-__device__ State resumed_state(const AttentionParams& params,
-                               const AttentionRow& row,
-                               std::int32_t sequence) {
-  const std::int32_t d = params.kv.head_dim;
-  if (params.parts.resumed == nullptr || params.parts.begin[sequence] == 0) {
-    return {.sums = nullptr, .max = -INFINITY, .sum = 0.0F};
-  }
-  const float* state = params.parts.resumed + row.token * params.parts.resumed_stride +
-                       static_cast<std::int64_t>(row.head) * (d + 2);
-  return {.sums = state, .max = state[d] * kLog2E, .sum = state[d + 1]};
-}
-
-/// One head of one token, by one warp. Lane z has the state of split z.
-__device__ void merge(const AttentionParams& params,
-                      const AttentionRow& row,
-                      std::int32_t sequence,
-                      std::int32_t splits) {
-  const std::int32_t d = params.kv.head_dim;
-  const auto z = static_cast<std::int32_t>(lane_index());
-  float max = -INFINITY;
-  float sum = 0.0F;
-  if (z < splits) {
-    const float* state = params.partial_state + 2 * partial_index(params, z, row);
-    max = state[0];
-    sum = state[1];
-  }
-  const State before = resumed_state(params, row, sequence);
-  const float max_all = fmaxf(warp_max(max), before.max);
-  const float weight = sum > 0.0F ? exp2_fast(max - max_all) : 0.0F;
-  const float weight_before = before.sum > 0.0F ? exp2_fast(before.max - max_all) : 0.0F;
-  const float sum_all = fmaf(before.sum, weight_before, warp_sum(sum * weight));
-  float* left = params.parts.left == nullptr ? nullptr : left_state(params, row.token, row.head);
-  const AttentionTile whole{};
-  if (z == 0 && left != nullptr) {
-    left[d] = max_all * kLn2;
-    left[d + 1] = sum_all;
-  }
-  if (z == 0) {
-    write_state(params, whole, row, max_all, sum_all);
-  }
-  for (std::int32_t first = 0; first < d; first += kWarpThreads) {
-    const std::int32_t i = first + z;
-    float weighted = weight_before > 0.0F && i < d ? weight_before * before.sums[i] : 0.0F;
-    for (std::int32_t split = 0; split < splits; ++split) {
-      const float share = shuffle(weight, static_cast<unsigned>(split));
-      if (share > 0.0F && i < d) {  // Others have left nothing.
-        const std::int64_t at = partial_index(params, split, row) * d + i;
-        weighted = fmaf(share, params.partial_out[at], weighted);
-      }
-    }
-    if (i < d && left != nullptr) {
-      left[i] = weighted;
-    } else if (i < d) {
-      write_element(params, whole, row, i, weighted, sum_all);
-    }
-  }
-}
-
-}  // namespace
 
 /// Block (token, y): the heads of that token by turns, a warp for each.
 HEDDLE_KERNEL(heddle_attention_merge, AttentionParams, 128) {
@@ -79,8 +8,11 @@ HEDDLE_KERNEL(heddle_attention_merge, AttentionParams, 128) {
   if (sequence == params.batch.sequences) {
     return;
   }
-  const std::int32_t splits =
-      rows_of(params, sequence) <= params.narrow_rows ? params.narrow_splits : params.wide_splits;
+  const bool narrow = rows_of(params, sequence) <= params.narrow_rows;
+  if (narrow && params.counters != nullptr) {
+    return;  // It was done.
+  }
+  const std::int32_t splits = narrow ? params.narrow_splits : params.wide_splits;
   const auto warps = static_cast<std::int32_t>(row_threads() / kWarpThreads);
   for (auto head = static_cast<std::int32_t>(row_rank() / kWarpThreads);
        are_merged(params, splits) && head < params.heads;

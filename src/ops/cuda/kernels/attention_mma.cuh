@@ -79,13 +79,24 @@ class MmaAttention {
   /// The tile's row that is the lane's row `half`.
   __device__ __forceinline__ int row(int half) const { return row_warp() * 16 + g() + half * 8; }
 
+  /// Elements `at` and `at` + 1 of the queries.
+  __device__ __forceinline__ std::uint32_t query_pair(std::int64_t at) const {
+    if (params_.query_bf16 != 0) {
+      return *reinterpret_cast<const std::uint32_t*>(
+          static_cast<const std::uint16_t*>(params_.query) + at);
+    }
+    const float2 pair =
+        *reinterpret_cast<const float2*>(static_cast<const float*>(params_.query) + at);
+    return to_bf16_pair(pair.x, pair.y);
+  }
+
   __device__ __forceinline__ void load_query() {
-    const float* rows[2];
+    std::int64_t rows[2];  // Where they are; -1: there is none.
     for (int half = 0; half < 2; ++half) {
-      rows[half] = nullptr;
+      rows[half] = -1;
       if (row(half) < tile_.rows) {
         const AttentionRow at = target_of(params_, tile_, row(half));
-        rows[half] = params_.query + at.token * params_.query_stride + at.head * Shape::kHeadDim;
+        rows[half] = at.token * params_.query_stride + at.head * Shape::kHeadDim;
       }
     }
 #pragma unroll
@@ -93,11 +104,7 @@ class MmaAttention {
       std::uint32_t parts[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* from = rows[i % 2];
-        const int column = k * 16 + i / 2 * 8 + 2 * t();
-        const float2 pair = from != nullptr ? *reinterpret_cast<const float2*>(from + column)
-                                            : make_float2(0.0F, 0.0F);
-        parts[i] = to_bf16_pair(pair.x, pair.y);
+        parts[i] = rows[i % 2] < 0 ? 0 : query_pair(rows[i % 2] + k * 16 + i / 2 * 8 + 2 * t());
       }
       if constexpr (Shape::kQueryShared) {
         if (position_warp() == 0) {

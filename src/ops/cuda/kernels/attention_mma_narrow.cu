@@ -1,3 +1,4 @@
+#include "ops/cuda/kernels/attention_merge.cuh"
 #include "ops/cuda/kernels/attention_mma.cuh"
 
 namespace heddle::ops::cuda {
@@ -6,7 +7,11 @@ namespace {
 template <int kHeadDim>
 __device__ __forceinline__ void attend_narrow(const AttentionParams& params) {
   using Shape = MmaNarrow<kHeadDim>;
-  attend_mma<Shape>(params, narrow_tile<Shape::kStep>(params));
+  const AttentionTile tile = narrow_tile<Shape::kStep>(params);
+  attend_mma<Shape>(params, tile);
+  if (tile.rows > 0) {
+    merge_narrow<Shape::kThreads>(params, tile);
+  }
 }
 
 }  // namespace

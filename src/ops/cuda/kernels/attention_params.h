@@ -26,11 +26,12 @@ struct AttentionPartsParams {
 /// head, split) for sequence s. The others are done by a wide one: block (i, key/value head, split)
 /// for a tile of rows, tiles counted from the last of the last sequence. A kernel leaves the
 /// sequences of the other kind alone. Where positions are split, or a call is about a part of them,
-/// each block leaves a partial result and heddle_attention_merge puts them together.
+/// each block leaves a partial result, and heddle_attention_merge or the last block of a narrow
+/// kernel puts them together.
 struct AttentionParams {
   BatchParams batch;
   PagedKvParams kv;
-  const float* query;         ///< [tokens, heads, head_dim]
+  const void* query;          ///< [tokens, heads, head_dim]
   std::int64_t query_stride;  ///< Between tokens.
   void* out;                  ///< [tokens, heads, head_dim]
   std::int64_t out_stride;    ///< Between tokens.
@@ -43,11 +44,16 @@ struct AttentionParams {
   std::int32_t heads;
   std::int32_t group;  ///< heads / kv_heads
   std::int32_t window;
-  std::int32_t out_bf16;  ///< 0: float32.
-  std::int32_t quads;     ///< Keys, values and queries may be loaded four elements at a time.
+  std::int32_t query_bf16;  ///< 0: float32.
+  std::int32_t out_bf16;    ///< 0: float32.
+  std::int32_t quads;       ///< Keys, values and queries may be loaded four elements at a time.
   std::int32_t narrow_rows;
   std::int32_t narrow_splits;
   std::int32_t wide_splits;
+  /// Of narrow kernels, one for each x and y: by them the last block of a sequence's splits finds
+  /// out that it is, and puts the partial results together (last_block.cuh). nullptr where
+  /// heddle_attention_merge does that.
+  std::int32_t* counters;
   float scale_log2;  ///< scale / ln 2, for scores in base 2.
 };
 

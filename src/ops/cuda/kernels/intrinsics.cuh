@@ -6,16 +6,34 @@
 /// What kernels need of the device beside CUDA's own language: one definition here for nvcc, one of
 /// the same names and meanings for the emulated driver (tests/cuda_emulator/shim), so that the
 /// kernels' text is the same. Kernels also use, of CUDA: threadIdx, blockIdx, blockDim, gridDim,
-/// __shared__ (static arrays), __syncthreads(), __restrict__, float2, float4, uint2, uint4,
-/// min, max, atomicAdd, atomicMax, atomicMin, atomicCAS, atomicExch, and the functions of math.h.
+/// __shared__ (static arrays), __syncthreads(), __threadfence(), __restrict__, float2, float4,
+/// uint2, uint4, min, max, atomicAdd, atomicMax, atomicMin, atomicCAS, atomicExch, and the
+/// functions of math.h.
 ///
 /// All 32 lanes of a warp call what is of the warp, so that blocks are multiples of 32 threads.
 
 /// Opens the definition of a kernel: `name`, called `heddle_...`, takes one struct, by value, known
-/// as `params`; no launch has blocks of more than `threads_max` threads.
-#define HEDDLE_KERNEL(name, Params, threads_max)            \
-  extern "C" __global__ void __launch_bounds__(threads_max) \
-      name(const __grid_constant__ Params params)
+/// as `params`; no launch has blocks of more than `threads_max` threads. It begins when the kernels
+/// before it in the stream have ended, but comes to the multiprocessors before.
+#define HEDDLE_KERNEL(name, Params, threads_max) HEDDLE_KERNEL_BLOCKS(name, Params, threads_max, 1)
+/// The same with registers for so many blocks at least on a multiprocessor.
+#define HEDDLE_KERNEL_BLOCKS(name, Params, threads_max, blocks_min)   \
+  __device__ __forceinline__ void name##_begun(const Params& params); \
+  HEDDLE_KERNEL_EARLY(name, Params, threads_max, blocks_min) {        \
+    ::heddle::ops::cuda::wait_for_kernels();                          \
+    name##_begun(params);                                             \
+  }                                                                   \
+  __device__ __forceinline__ void name##_begun(const Params& params)
+/// The same for one that begins early: all of its threads call wait_for_kernels() before they read
+/// or write what kernels before it write or read.
+#define HEDDLE_KERNEL_EARLY(name, Params, threads_max, blocks_min)      \
+  __device__ __forceinline__ void name##_early(const Params& params);   \
+  extern "C" __global__ void __launch_bounds__(threads_max, blocks_min) \
+      name(const __grid_constant__ Params params) {                     \
+    ::heddle::ops::cuda::let_next_kernel_come();                        \
+    name##_early(params);                                               \
+  }                                                                     \
+  __device__ __forceinline__ void name##_early(const Params& params)
 
 /// Declares `name`, a std::byte* to the block's dynamic shared memory, aligned to 16.
 #define HEDDLE_DYNAMIC_SHARED(name)                \
@@ -26,6 +44,20 @@ namespace heddle::ops::cuda {
 
 constexpr unsigned kWarpThreads = 32;
 constexpr unsigned kAllLanes = 0xffffffffU;
+
+/// The next kernel of the stream may come to multiprocessors that have room, where its launch
+/// allows; it waits there for this one to end.
+__device__ __forceinline__ void let_next_kernel_come() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Returns when the kernels before this one in the stream have ended and all sees what they wrote.
+__device__ __forceinline__ void wait_for_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 /// The lane's number in its warp, where blocks are one-dimensional.
 __device__ __forceinline__ unsigned lane_index() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/cuda/kernels/elements.cuh"
 #include "ops/cuda/kernels/linear_intrinsics.cuh"
 #include "ops/cuda/kernels/linear_params.h"
 
@@ -58,6 +59,19 @@ __device__ typename Kind::Total total_of(const typename Kind::Sum (&sums)[Kind::
   }
 }
 
+/// Stores a result as it is.
+__device__ inline void store_result(const LinearParams& params,
+                                    int token,
+                                    int output,
+                                    float value) {
+  const std::int64_t at = token * params.out_stride + output;
+  if (params.out_bf16) {
+    static_cast<std::uint16_t*>(params.out)[at] = to_bf16(value);
+  } else {
+    static_cast<float*>(params.out)[at] = value;
+  }
+}
+
 /// Adds to `value` what belongs to it and stores it.
 __device__ inline void store_output(const LinearParams& params,
                                     int token,
@@ -69,7 +83,7 @@ __device__ inline void store_output(const LinearParams& params,
   if (params.residual != nullptr) {
     value += params.residual[token * params.residual_stride + output];
   }
-  params.out[token * params.out_stride + output] = value;
+  store_result(params, token, output, value);
 }
 
 /// 16 bytes of a row of `bytes`, from byte `at` on, wherever it lies; zeros beyond its end.

@@ -3,7 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cuda/kernels/rms_norm_params.h"
+
 namespace heddle::ops::cuda {
+
+/// Of a thin kernel: what the last of its blocks does when all outputs are there.
+struct ThenNorm {
+  std::int32_t* counter = nullptr;  ///< Of blocks (last_block.cuh); nullptr: there is none to do.
+  std::int32_t threads = 0;         ///< Of the block, that have a share.
+  RmsNormParams params{};           ///< Of `tokens` vectors of as many columns as outputs.
+};
 
 /// Of the own kernels of a product out = x weight^T, linear.h. Strides count bytes of `x` and
 /// elements of the others.
@@ -20,13 +29,17 @@ struct LinearParams {
   const float* bias = nullptr;      ///< [outputs], or nullptr.
   const float* residual = nullptr;  ///< [tokens], `residual_stride` apart, or nullptr.
   std::int64_t residual_stride = 0;
-  float* out = nullptr;  ///< [tokens], `out_stride` apart.
+  void* out = nullptr;  ///< float or, if `out_bf16`, bfloat16; [tokens], `out_stride` apart.
   std::int64_t out_stride = 0;
   std::int32_t tokens = 0;
   std::int32_t outputs = 0;
   std::int32_t inputs = 0;
   /// Whether all rows of `weight` (and of a bfloat16 `x`) begin at multiples of 16 bytes.
   bool aligned = false;
+  bool out_bf16 = false;
+  /// Thin kernels: outputs are gates and as many ups, and silu(gate) up is stored of each pair.
+  bool gated = false;
+  ThenNorm norm{};
 };
 
 /// Of heddle_split_tokens: one block per token of x rounds its numbers to 16 bits and splits them.

@@ -1,4 +1,7 @@
+#include "ops/cuda/kernels/last_block.cuh"
 #include "ops/cuda/kernels/linear_kinds.cuh"
+#include "ops/cuda/kernels/rms_norm.cuh"
+#include "ops/cuda/kernels/silu.cuh"
 
 /// Few tokens: what counts is that every weight is read once, in whole lines, with enough of it on
 /// the way. Tensor cores multiply, so that sixteen tokens cost as one: an operand is 16 outputs of
@@ -11,6 +14,26 @@ constexpr int kThinWarps = kThinThreads / 32;
 constexpr int kStepBytes = 128;  // Of each row, in one step of a warp: a line.
 static_assert(kStepBytes == kInt8Pad);
 constexpr int kStages = 3;  // Lines of weights on their way or in use. Registers would hold fewer.
+
+/// The outputs of a block: two runs of eight, which follow each other or are gates and their ups.
+struct ThinOutputs {
+  int first;   ///< Of the first run.
+  int second;  ///< How far away the second one begins.
+  int after;   ///< How much further it goes towards `end`.
+  int end;     ///< Behind the last output; of gates.
+
+  __device__ explicit ThinOutputs(const LinearParams& params) {
+    constexpr int kRun = static_cast<int>(kThinOutputs) / 2;
+    const int each = params.gated ? kRun : 2 * kRun;
+    first = static_cast<int>(blockIdx.x) * each;
+    second = params.gated ? params.outputs / 2 : kRun;
+    after = params.gated ? 0 : kRun;
+    end = params.gated ? params.outputs / 2 : params.outputs;
+  }
+  /// Output `i` of run `half`, and whether there is one.
+  __device__ int output(int half, int i) const { return first + half * second + i; }
+  __device__ bool has(int half, int i) const { return first + half * after + i < end; }
+};
 
 /// Where a lane's weights of a line arrive: four times 16 bytes, read by nobody else, so that it
 /// need not wait for others.
@@ -25,14 +48,13 @@ struct ThinWarp {
   const std::byte* x[kGroups][Kind::kParts];  ///< Its token of each group; nullptr: there is none.
   std::int64_t bytes;                         ///< Of a row.
 
-  __device__ ThinWarp(const LinearParams& params, int first_output) {
+  __device__ ThinWarp(const LinearParams& params, const ThinOutputs& outputs) {
     const int g = static_cast<int>(lane_index()) / 4;
     bytes =
         static_cast<std::int64_t>(params.inputs) * static_cast<int>(sizeof(typename Kind::Element));
     for (int half = 0; half < 2; ++half) {
       // Beyond the last output, any row will do: nobody stores what comes of it.
-      const int output = first_output + g + 8 * half;
-      const int row = output < params.outputs ? output : params.outputs - 1;
+      const int row = outputs.has(half, g) ? outputs.output(half, g) : params.outputs - 1;
       weight[half] = params.weight + row * bytes;
     }
     for (int group = 0; group < kGroups; ++group) {
@@ -143,6 +165,7 @@ __device__ void add_lines(const LinearParams& params,
   for (int ahead = 0; ahead < kStages - 1; ++ahead) {
     fetch(line + ahead * kThinWarps, ahead);
   }
+  wait_for_kernels();  // Weights are there; tokens are what the kernels before give.
   for (int stage = 0; line < whole; line += kThinWarps) {
     copy_async_wait<kStages - 2>();
     fetch(line + (kStages - 1) * kThinWarps, stage == 0 ? kStages - 1 : stage - 1);
@@ -151,6 +174,27 @@ __device__ void add_lines(const LinearParams& params,
   }
   for (; line < lines; line += kThinWarps) {
     work.add_gathered(line * kStepBytes);
+  }
+}
+
+/// Shared memory of then_normalise().
+struct ThinNormShared {
+  std::int32_t count;
+  float partial[kThinWarps];
+};
+
+/// Normalises all tokens, by the block that comes last.
+__device__ inline void then_normalise(const LinearParams& params, ThinNormShared& shared) {
+  if (!is_last_block(params.norm.counter, static_cast<std::int32_t>(gridDim.x), shared.count)) {
+    return;
+  }
+  for (int token = 0; token < params.tokens; ++token) {
+    normalise(params.norm.params,
+              token,
+              static_cast<int>(threadIdx.x),
+              params.norm.threads,
+              [&](float own) { return block_sum(own, shared.partial); });
+    __syncthreads();
   }
 }
 
@@ -164,8 +208,8 @@ __device__ void linear_thin(const LinearParams& params) {
   static_assert(sizeof(Totals) <= sizeof(stages));
   Totals& totals = *reinterpret_cast<Totals*>(&stages);
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int first_output = static_cast<int>(blockIdx.x * kThinOutputs);
-  ThinWarp<Kind, kGroups> work(params, first_output);
+  const ThinOutputs outputs(params);
+  ThinWarp<Kind, kGroups> work(params, outputs);
   add_lines(params, work, warp, stages[warp]);
   __syncthreads();
   const int g = static_cast<int>(lane_index()) / 4;
@@ -178,50 +222,75 @@ __device__ void linear_thin(const LinearParams& params) {
     }
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * static_cast<int>(kThinOutputs);
-       i += kThinThreads) {
-    const int token = i / static_cast<int>(kThinOutputs);
-    const int column = i % static_cast<int>(kThinOutputs);
-    if (token < params.tokens && first_output + column < params.outputs) {
-      Total total = totals[0][token][column];
-      for (int w = 1; w < kThinWarps; ++w) {
-        total += totals[w][token][column];
-      }
-      const int output = first_output + column;
-      store_output(params, token, output, Kind::value(params, token, output, total));
+  const auto value = [&](int token, int half, int column) {
+    Total total = totals[0][token][half * 8 + column];
+    for (int w = 1; w < kThinWarps; ++w) {
+      total += totals[w][token][half * 8 + column];
     }
+    return Kind::value(params, token, outputs.output(half, column), total);
+  };
+  const int each = params.gated ? 8 : 16;  // Results of a token.
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * each; i += kThinThreads) {
+    const int token = i / each;
+    const int half = i % each / 8;
+    const int column = i % 8;
+    if (token >= params.tokens || !outputs.has(half, column)) {
+      continue;
+    }
+    const int output = outputs.output(half, column);
+    if (params.gated) {
+      const int up = outputs.output(1, column);
+      const float bias = params.bias == nullptr ? 0.0F : params.bias[output];
+      const float bias_up = params.bias == nullptr ? 0.0F : params.bias[up];
+      store_result(params,
+                   token,
+                   output,
+                   silu_mul(value(token, 0, column) + bias, value(token, 1, column) + bias_up));
+    } else {
+      store_output(params, token, output, value(token, half, column));
+    }
+  }
+  if (params.norm.counter != nullptr) {
+    __syncthreads();  // Nobody reads sums any more.
+    then_normalise(params, *reinterpret_cast<ThinNormShared*>(&stages));
   }
 }
 
 }  // namespace heddle::ops::cuda
 
-HEDDLE_KERNEL(heddle_linear_thin_bf16_8,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_8,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    4) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 1>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_bf16_16,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_16,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 2>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_8,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_8,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 1>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_16,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_16,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    3) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 2>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_bf16_32,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_bf16_32,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    2) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 4>(params);
 }
-HEDDLE_KERNEL(heddle_linear_thin_int8_32,
-              heddle::ops::cuda::LinearParams,
-              heddle::ops::cuda::kThinThreads) {
+HEDDLE_KERNEL_EARLY(heddle_linear_thin_int8_32,
+                    heddle::ops::cuda::LinearParams,
+                    heddle::ops::cuda::kThinThreads,
+                    2) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 4>(params);
 }

@@ -14,10 +14,9 @@ struct LogProbsShared {
 /// log(sum(exp(logits))), in all threads: in the order of a thread's tokens, of the lanes' tree, of
 /// the warps.
 __device__ inline double log_total(LogProbsShared& shared, const Row& row, float largest) {
-  const auto base = static_cast<double>(largest);
   double sum = 0.0;
   for (int token = thread_index(); token < row.vocab; token += thread_count()) {
-    sum += exp(static_cast<double>(row.logits[token]) - base);
+    sum += static_cast<double>(expf(row.logits[token] - largest));  // As sample.cu, in float.
   }
   sum = warp_sum(sum);
   if (thread_index() % 32 == 0) {
@@ -28,7 +27,7 @@ __device__ inline double log_total(LogProbsShared& shared, const Row& row, float
   for (int warp = 0; warp < thread_count() / 32; ++warp) {
     sum += shared.partial[warp];
   }
-  return base + log(sum);
+  return static_cast<double>(largest) + log(sum);
 }
 
 /// Leaves the `top` likeliest tokens in `shared.likely`, in any order, and their number.

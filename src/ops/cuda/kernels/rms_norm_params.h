@@ -4,6 +4,9 @@
 
 namespace heddle::ops::cuda {
 
+/// Threads of a block that does a vector; as many as the products' blocks have that do the same.
+constexpr unsigned kNormThreadsMax = 256;
+
 /// heddle_rms_norm: vectors of a whole block each. heddle_rms_norm_short: of a warp each.
 struct RmsNormParams {
   const float* x;  ///< [tokens, heads, columns]

@@ -11,89 +11,189 @@ __device__ __forceinline__ float times_minus(float a, float c, float b, float s)
 __device__ __forceinline__ float times_plus(float b, float c, float a, float s) {
   return b * c + a * s;
 }
-
-/// The pairs (i, i + half) of a head of x, one or four of them, turned. `out` may be `x`.
-template <class Element>
-__device__ __forceinline__ void turn(
-    const float* x, Element* out, const float* cos, std::int32_t half, std::int32_t i, bool quads) {
-  const float* sin = cos + half;
-  if (quads) {
-    const float4 a = load_quad(x, i);
-    const float4 b = load_quad(x, i + half);
-    const float4 c = load_quad(cos, i);
-    const float4 s = load_quad(sin, i);
-    store_quad(out,
-               i,
-               make_float4(times_minus(a.x, c.x, b.x, s.x),
-                           times_minus(a.y, c.y, b.y, s.y),
-                           times_minus(a.z, c.z, b.z, s.z),
-                           times_minus(a.w, c.w, b.w, s.w)));
-    store_quad(out,
-               i + half,
-               make_float4(times_plus(b.x, c.x, a.x, s.x),
-                           times_plus(b.y, c.y, a.y, s.y),
-                           times_plus(b.z, c.z, a.z, s.z),
-                           times_plus(b.w, c.w, a.w, s.w)));
-    return;
-  }
-  const float a = x[i];
-  const float b = x[i + half];
-  store_element(out, i, times_minus(a, cos[i], b, sin[i]));
-  store_element(out, i + half, times_plus(b, cos[i], a, sin[i]));
+__device__ __forceinline__ float sum_of_squares(const float4& x) {
+  return (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
 }
 
-/// The same elements as they are.
-template <class Element>
-__device__ __forceinline__ void move(
-    const float* x, Element* out, std::int32_t half, std::int32_t i, bool quads) {
-  if (quads) {
-    store_quad(out, i, load_quad(x, i));
-    store_quad(out, i + half, load_quad(x, i + half));
-  } else {
-    store_element(out, i, x[i]);
-    store_element(out, i + half, x[i + half]);
-  }
-}
+/// A head's elements as they are normalised: by a number and weights, or not at all.
+struct HeadScale {
+  const float* weight = nullptr;  ///< nullptr: not at all.
+  float scale = 1.0F;
 
-/// A token's heads are queries, then keys, then values; threads take neighbouring pairs of them.
-template <class Element>
-__device__ void append_token(const RopeAppendParams& params, std::int32_t sequence) {
-  const PagedKvParams& kv = params.kv;
-  const std::int64_t token = blockIdx.x;
-  const bool quads = params.quads != 0;
-  const std::int32_t step = quads ? kQuad : 1;
-  const std::int32_t half = kv.head_dim / 2;
-  const float* cos = params.cos_sin + token * params.cos_sin_stride;
-  const std::int32_t position = params.batch.first_position[sequence] +
-                                static_cast<std::int32_t>(token) - params.batch.begin[sequence];
-  const std::int32_t block = kv_block(kv, sequence, position);
-  const std::int64_t pairs = static_cast<std::int64_t>(params.heads + 2 * kv.kv_heads) * half;
-  for (std::int64_t at = row_rank() * step; at < pairs; at += row_threads() * step) {
-    std::int32_t head = static_cast<std::int32_t>(at) / half;
-    const std::int32_t i = static_cast<std::int32_t>(at) - head * half;
-    if (head < params.heads) {
-      float* x = params.query + token * params.query_token_stride + head * params.query_head_stride;
-      turn(x, x, cos, half, i, quads);
-      continue;
+  __device__ __forceinline__ float of(float x, std::int32_t i) const {
+    return weight == nullptr ? x : x * scale * weight[i];
+  }
+  __device__ __forceinline__ float4 of(const float4& x, std::int32_t i) const {
+    if (weight == nullptr) {
+      return x;
     }
-    head -= params.heads;
-    const bool of_key = head < kv.kv_heads;
-    head -= of_key ? 0 : kv.kv_heads;
-    const std::int64_t offset = kv_offset(kv, block, position, head);
-    if (of_key) {
-      turn(params.key + token * params.key_token_stride + head * params.key_head_stride,
-           reinterpret_cast<Element*>(kv.keys + offset),
-           cos,
-           half,
-           i,
-           quads);
+    return make_float4(x.x * scale * weight[i],
+                       x.y * scale * weight[i + 1],
+                       x.z * scale * weight[i + 2],
+                       x.w * scale * weight[i + 3]);
+  }
+};
+
+/// What a thread does of a token's heads.
+struct Turner {
+  const float* cos;
+  std::int32_t half;
+  bool quads;
+
+  /// The pairs (i, i + half) of a head of x, one or four of them, turned. `out` may be `x`.
+  template <class In, class Out>
+  __device__ __forceinline__ void turn(const In* x,
+                                       Out* out,
+                                       std::int32_t i,
+                                       const HeadScale& scale) const {
+    const float* sin = cos + half;
+    if (quads) {
+      const float4 a = scale.of(load_quad(x, i), i);
+      const float4 b = scale.of(load_quad(x, i + half), i + half);
+      const float4 c = load_quad(cos, i);
+      const float4 s = load_quad(sin, i);
+      store_quad(out,
+                 i,
+                 make_float4(times_minus(a.x, c.x, b.x, s.x),
+                             times_minus(a.y, c.y, b.y, s.y),
+                             times_minus(a.z, c.z, b.z, s.z),
+                             times_minus(a.w, c.w, b.w, s.w)));
+      store_quad(out,
+                 i + half,
+                 make_float4(times_plus(b.x, c.x, a.x, s.x),
+                             times_plus(b.y, c.y, a.y, s.y),
+                             times_plus(b.z, c.z, a.z, s.z),
+                             times_plus(b.w, c.w, a.w, s.w)));
+      return;
+    }
+    const float a = scale.of(load_element(x, i), i);
+    const float b = scale.of(load_element(x, i + half), i + half);
+    store_element(out, i, times_minus(a, cos[i], b, sin[i]));
+    store_element(out, i + half, times_plus(b, cos[i], a, sin[i]));
+  }
+
+  /// The same elements as they are.
+  template <class In, class Out>
+  __device__ __forceinline__ void move(const In* x, Out* out, std::int32_t i) const {
+    if (quads) {
+      store_quad(out, i, load_quad(x, i));
+      store_quad(out, i + half, load_quad(x, i + half));
     } else {
-      move(params.value + token * params.value_token_stride + head * params.value_head_stride,
-           reinterpret_cast<Element*>(kv.values + offset),
-           half,
-           i,
-           quads);
+      store_element(out, i, load_element(x, i));
+      store_element(out, i + half, load_element(x, i + half));
     }
+  }
+
+  /// Of a warp's lane: its share of a head's squares.
+  template <class In>
+  __device__ __forceinline__ float squares(const In* x) const {
+    float sum = 0.0F;
+    const std::int32_t step = quads ? kQuad : 1;
+    for (auto i = static_cast<std::int32_t>(lane_index()) * step; i < 2 * half;
+         i += static_cast<std::int32_t>(kWarpThreads) * step) {
+      const float one = quads ? 0.0F : load_element(x, i);
+      sum += quads ? sum_of_squares(load_quad(x, i)) : one * one;
+    }
+    return sum;
+  }
+};
+
+/// A token of a batch, with its place in the cache.
+template <class In, class Out>
+class Token {
+ public:
+  __device__ Token(const RopeAppendParams& params, std::int32_t sequence)
+      : params_(params),
+        turner_{.cos = params.cos_sin + blockIdx.x * params.cos_sin_stride,
+                .half = params.kv.head_dim / 2,
+                .quads = params.quads != 0} {
+    const std::int64_t token = blockIdx.x;
+    position_ = params.batch.first_position[sequence] + static_cast<std::int32_t>(token) -
+                params.batch.begin[sequence];
+    block_ = kv_block(params.kv, sequence, position_);
+    query_ = static_cast<In*>(params.query) + token * params.query_token_stride;
+    key_ = static_cast<const In*>(params.key) + token * params.key_token_stride;
+    value_ = static_cast<const In*>(params.value) + token * params.value_token_stride;
+  }
+
+  /// Threads take neighbouring pairs of all heads: queries, then keys, then values.
+  __device__ void append() const {
+    const std::int32_t step = turner_.quads ? kQuad : 1;
+    const std::int64_t pairs = static_cast<std::int64_t>(heads()) * turner_.half;
+    for (std::int64_t at = row_rank() * step; at < pairs; at += row_threads() * step) {
+      const std::int32_t head = static_cast<std::int32_t>(at) / turner_.half;
+      append(head, static_cast<std::int32_t>(at) - head * turner_.half, {}, {});
+    }
+  }
+
+  /// The same with heads normalised: a warp takes a head.
+  __device__ void append_normalised() const {
+    const std::int32_t step = (turner_.quads ? kQuad : 1);
+    const auto warps = static_cast<std::int32_t>(row_threads() / kWarpThreads);
+    for (auto head = static_cast<std::int32_t>(row_rank() / kWarpThreads); head < heads();
+         head += warps) {
+      const bool of_query = head < params_.heads;
+      const In* x = of_query ? query_ + head * params_.query_head_stride
+                             : key_ + (head - params_.heads) * params_.key_head_stride;
+      HeadScale scale;
+      if (head < params_.heads + params_.kv.kv_heads) {
+        const float mean = warp_sum(turner_.squares(x)) / static_cast<float>(params_.kv.head_dim);
+        scale = {.weight = of_query ? params_.query_norm : params_.key_norm,
+                 .scale = 1.0F / sqrtf(mean + params_.eps)};
+      }
+      for (auto i = static_cast<std::int32_t>(lane_index()) * step; i < turner_.half;
+           i += static_cast<std::int32_t>(kWarpThreads) * step) {
+        append(head, i, scale, scale);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ std::int32_t heads() const {
+    return params_.heads + 2 * params_.kv.kv_heads;
+  }
+
+  __device__ __forceinline__ void append(std::int32_t head,
+                                         std::int32_t i,
+                                         const HeadScale& of_query,
+                                         const HeadScale& of_key) const {
+    if (head < params_.heads) {
+      In* x = query_ + head * params_.query_head_stride;
+      turner_.turn(x, x, i, of_query);
+      return;
+    }
+    head -= params_.heads;
+    const bool is_key = head < params_.kv.kv_heads;
+    head -= is_key ? 0 : params_.kv.kv_heads;
+    const std::int64_t offset = kv_offset(params_.kv, block_, position_, head);
+    if (is_key) {
+      turner_.turn(key_ + head * params_.key_head_stride,
+                   reinterpret_cast<Out*>(params_.kv.keys + offset),
+                   i,
+                   of_key);
+    } else {
+      turner_.move(value_ + head * params_.value_head_stride,
+                   reinterpret_cast<Out*>(params_.kv.values + offset),
+                   i);
+    }
+  }
+
+  const RopeAppendParams& params_;
+  Turner turner_;
+  std::int32_t position_;
+  std::int32_t block_;
+  In* query_;
+  const In* key_;
+  const In* value_;
+};
+
+template <class In, class Out>
+__device__ void append_token(const RopeAppendParams& params, std::int32_t sequence) {
+  const Token<In, Out> token(params, sequence);
+  if (params.query_norm != nullptr) {
+    token.append_normalised();
+  } else {
+    token.append();
   }
 }
 
@@ -104,10 +204,12 @@ HEDDLE_KERNEL(heddle_rope_append, RopeAppendParams, 256) {
   if (sequence == params.batch.sequences) {
     return;
   }
-  if (params.kv.bf16 != 0) {
-    append_token<std::uint16_t>(params, sequence);
+  if (params.from_bf16 != 0) {  // Of a model in bfloat16, whose cache is so too.
+    append_token<std::uint16_t, std::uint16_t>(params, sequence);
+  } else if (params.kv.bf16 != 0) {
+    append_token<float, std::uint16_t>(params, sequence);
   } else {
-    append_token<float>(params, sequence);
+    append_token<float, float>(params, sequence);
   }
 }
 

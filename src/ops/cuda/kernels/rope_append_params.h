@@ -9,9 +9,9 @@ struct RopeAppendParams {
   BatchParams batch;
   PagedKvParams kv;
   const float* cos_sin;  ///< [tokens, head_dim]
-  float* query;          ///< [tokens, heads, head_dim]
-  const float* key;      ///< [tokens, kv_heads, head_dim]
-  const float* value;    ///< [tokens, kv_heads, head_dim]
+  void* query;           ///< [tokens, heads, head_dim]
+  const void* key;       ///< [tokens, kv_heads, head_dim]
+  const void* value;     ///< [tokens, kv_heads, head_dim]
   std::int64_t cos_sin_stride;
   std::int64_t query_token_stride;
   std::int64_t query_head_stride;
@@ -19,8 +19,12 @@ struct RopeAppendParams {
   std::int64_t key_head_stride;
   std::int64_t value_token_stride;
   std::int64_t value_head_stride;
-  std::int32_t heads;  ///< Of queries.
-  std::int32_t quads;  ///< Halves of heads may be moved four elements at a time everywhere.
+  const float* query_norm;  ///< [head_dim] each; nullptr: heads are not normalised.
+  const float* key_norm;
+  float eps;
+  std::int32_t heads;      ///< Of queries.
+  std::int32_t quads;      ///< Halves of heads may be moved four elements at a time everywhere.
+  std::int32_t from_bf16;  ///< The type of query, key and value, and then of the cache.
 };
 
 }  // namespace heddle::ops::cuda

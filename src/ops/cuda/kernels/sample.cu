@@ -5,24 +5,23 @@ namespace heddle::ops::cuda {
 
 /// What the likeliest token weighs. Weights are whole, so that sums of them are exact: as fine as a
 /// double can be told from 1, less what it takes to add up a whole vocabulary.
-constexpr auto kWeightOne = static_cast<double>(Sum{1} << kRowWeightBits);
+constexpr auto kWeightOne = static_cast<float>(Sum{1} << kRowWeightBits);
 
-/// How a row's tokens weigh.
+/// How a row's tokens weigh. In float: many GPUs have next to no units for double, and this is done
+/// several times for each token of the vocabulary.
 struct Weights {
   const Row& row;
-  double largest = 0.0;
-  double temperature = 1.0;
+  float largest = 0.0F;
+  float temperature = 1.0F;
 
-  __device__ double of(float logit) const {
-    return exp((static_cast<double>(logit) - largest) / temperature);
-  }
+  __device__ float of(float logit) const { return expf((logit - largest) / temperature); }
   /// 0 for a token that the mask does not allow.
-  __device__ Sum counted(int token, float logit, double least = 0.0) const {
+  __device__ Sum counted(int token, float logit, float least = 0.0F) const {
     if (!row.allows(token)) {
       return 0;
     }
-    const double weight = of(logit);
-    return weight < least ? 0 : static_cast<Sum>(weight * kWeightOne + 0.5);
+    const float weight = of(logit);
+    return weight < least ? 0 : static_cast<Sum>(weight * kWeightOne + 0.5F);
   }
 };
 
@@ -73,18 +72,14 @@ __device__ inline int draw(RowShared& shared, const Row& row, const SampleRow& a
     return best;
   }
   const float largest = row.logits[best];
-  const Weights weights{.row = row,
-                        .largest = static_cast<double>(largest),
-                        .temperature = static_cast<double>(asked.temperature)};
+  const Weights weights{.row = row, .largest = largest, .temperature = asked.temperature};
   const Cut cut = cut_row(shared, row, asked, largest, weights);
   const Place drawn = first_beyond(
       shared,
       row.vocab,
       [&](int token) {
         const float logit = row.logits[token];
-        return cut.keeps(token, logit)
-                   ? weights.counted(token, logit, static_cast<double>(asked.min_p))
-                   : 0;
+        return cut.keeps(token, logit) ? weights.counted(token, logit, asked.min_p) : 0;
       },
       [&](Sum total) {  // Below the total whatever rounding does, as something stays.
         const auto goal = static_cast<Sum>(asked.uniform * static_cast<double>(total));

@@ -105,13 +105,25 @@ T atomicExch(T* target, T value) {
 }
 
 /// The symbol `name` takes the address of the struct, which is all that emulator::run knows of it.
-#define HEDDLE_KERNEL(name, Params, threads_max)                                    \
+#define HEDDLE_KERNEL(name, Params, threads_max) HEDDLE_KERNEL_BLOCKS(name, Params, threads_max, 1)
+#define HEDDLE_KERNEL_BLOCKS(name, Params, threads_max, blocks_min) \
+  static void name##_begun(const Params& params);                   \
+  HEDDLE_KERNEL_EARLY(name, Params, threads_max, blocks_min) {      \
+    ::heddle::ops::cuda::wait_for_kernels();                        \
+    name##_begun(params);                                           \
+  }                                                                 \
+  static void name##_begun(const Params& params)
+#define HEDDLE_KERNEL_EARLY(name, Params, threads_max, blocks_min)                  \
   static void name##_body(const Params& params);                                    \
   extern "C" __attribute__((visibility("default"))) void name(const void* params) { \
     if (blockDim.x * blockDim.y * blockDim.z > (threads_max)) {                     \
       ::emulator::fail("more threads than the kernel was made for");                \
     }                                                                               \
+    ::heddle::ops::cuda::has_waited() = false;                                      \
     name##_body(*static_cast<const Params*>(params));                               \
+    if (!::heddle::ops::cuda::has_waited()) {                                       \
+      ::emulator::fail("a thread did not wait for the kernels before");             \
+    }                                                                               \
   }                                                                                 \
   static void name##_body(const Params& params)
 
@@ -120,6 +132,16 @@ T atomicExch(T* target, T value) {
 namespace heddle::ops::cuda {
 
 constexpr unsigned kWarpThreads = 32;
+
+/// Whether the thread has waited for the kernels before this one, which are over all the same.
+inline bool& has_waited() {
+  static bool waited[::emulator::kBlockThreadsMax] = {};
+  const ::emulator::Dim& at = threadIdx;
+  return waited[at.x + blockDim.x * (at.y + blockDim.y * at.z)];
+}
+inline void wait_for_kernels() {
+  has_waited() = true;
+}
 
 inline unsigned lane_index() {
   return ::emulator::lane();
