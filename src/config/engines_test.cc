@@ -257,7 +257,7 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {cmd: x, kv_least: 1GiB}}", "kv_least: is for kv: elastic"},
       {"models: {a: {cmd: x, memory: 1GiB, kv: elastic, kv_least: 0}}", "kvcached takes no notice"},
       {"models: {a: {cmd: x, memory: 15GiB, kv: elastic, kv_least: 2GiB}}",
-       "and kv_least 2.0 GiB can never fit"},
+       "and kv_least 2.00 GiB can never fit"},
       {"models: {a: {cmd: x, engine: ollama, memory: 1GiB, kv: elastic}}",
        "an engine of kind ollama has none"},
       {"models: {a: {proxy: 'http://x', memory: 1GiB, kv: elastic}}",

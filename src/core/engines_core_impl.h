@@ -34,8 +34,9 @@ struct KvHolding {
   std::int64_t used = 0;     ///< That it said it has mapped.
   Instant told_at{};         ///< When it was last told less.
   bool busy = false;
-  bool deaf = false;  ///< As EngineKv has it.
-  int nudges = 0;     ///< Since it was last told less, or kept to what it was told.
+  bool deaf = false;                    ///< As EngineKv has it.
+  std::optional<Instant> over_since{};  ///< It is idle and has had more than it was told since.
+  int nudges = 0;                       ///< Since then.
   Instant nudged_at{};
 };
 

@@ -39,7 +39,6 @@ void EnginesCore::Impl::tell_limit(EngineEntry& entry, std::int64_t pages) {
   KvHolding& kv = entry.kv;
   if (pages < kv.told) {
     kv.told_at = now_;
-    kv.nudges = 0;
   }
   kv.told = pages;
   act(SetKvLimit{.model = entry.config.model, .life = entry.life, .pages = pages});
@@ -166,15 +165,20 @@ void EnginesCore::Impl::take_back_kv(EngineEntry& entry) {
     return;
   }
   const std::int64_t pages = std::exchange(kv.granted, kv.told) - kv.told;
-  kv.nudges = 0;
   give_back(entry, entry.reserved - pages);
 }
 
 /// kvcached unmaps when it allocates; an idle engine does not.
 void EnginesCore::Impl::nudge(EngineEntry& entry) {
   KvHolding& kv = entry.kv;
-  const Instant last = kv.nudges == 0 ? kv.told_at : kv.nudged_at;
-  if (kv.used <= kv.told || kv.busy || now_ - last < kNudgeAfter || kv.deaf) {
+  if (kv.used <= kv.told || kv.busy || kv.deaf) {
+    kv.over_since.reset();
+    kv.nudges = 0;
+    return;
+  }
+  kv.over_since = kv.over_since.value_or(now_);
+  const Instant last = kv.nudges == 0 ? *kv.over_since : kv.nudged_at;
+  if (now_ - last < kNudgeAfter) {
     return;
   }
   if (kv.nudges == kNudgesMost) {

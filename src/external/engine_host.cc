@@ -118,6 +118,7 @@ void EngineHost::Impl::close() {
   ending_.notify();
   for (auto& [model, entry] : engines_) {
     entry.engine.reset();
+    entry.kv.reset();
   }
   blocking_pool_->finish();
 }

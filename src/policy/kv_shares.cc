@@ -6,8 +6,10 @@
 namespace heddle::policy {
 namespace {
 
-constexpr std::int64_t kPartOfUse = 4;
-constexpr std::int64_t kPartOfAll = 8;
+/// Of what it uses, and of all there is.
+constexpr std::int64_t kHeadroomPart = 4;
+/// With so much of its headroom left an engine has time.
+constexpr std::int64_t kTimePart = 4;
 
 struct Vessel {
   std::int64_t least = 0;
@@ -48,7 +50,7 @@ void fill(std::vector<Vessel>& vessels, std::int64_t amount) {
 }  // namespace
 
 std::int64_t kv_headroom(std::int64_t used, std::int64_t capacity) {
-  return std::max<std::int64_t>({used / kPartOfUse, capacity / kPartOfAll, 1});
+  return std::max<std::int64_t>({used, capacity, kHeadroomPart}) / kHeadroomPart;
 }
 
 std::vector<KvShare> share_kv(std::span<const KvUser> users, std::int64_t capacity) {
@@ -78,8 +80,7 @@ std::vector<KvShare> share_kv(std::span<const KvUser> users, std::int64_t capaci
   for (const KvUser& user : users) {
     const Vessel& vessel = user.busy ? *next_busy++ : *next_idle++;
     KvShare share{.pages = vessel.has};
-    // Half of its headroom is left: it has time.
-    if (user.busy && user.used + kv_headroom(user.used, capacity) / 2 > share.pages) {
+    if (user.busy && user.used + kv_headroom(user.used, capacity) / kTimePart > share.pages) {
       share.lacks = vessel.most - vessel.has;
     }
     shares.push_back(share);

@@ -22,7 +22,7 @@ struct KvShare {
 };
 
 /// What an engine that answers requests wants beyond what it uses, so that it has room to grow in
-/// until it is looked at again: a quarter of what it uses, an eighth of all at least [pages].
+/// until it is looked at again: a quarter of all, or of what it uses if that is more [pages].
 [[nodiscard]] std::int64_t kv_headroom(std::int64_t used, std::int64_t capacity);
 
 /// Divides `capacity` pages among `users`, by their order. Where all fits, a busy one has what it

@@ -23,16 +23,16 @@ std::vector<std::int64_t> pages(const std::vector<KvUser>& users, std::int64_t c
 
 TEST(KvShares, GiveBusyEnginesRoomToGrowInAndLeaveTheRestFree) {
   EXPECT_EQ(pages({{.least = 8, .used = 40, .busy = true}, {.least = 8}}),
-            (std::vector<std::int64_t>{60, 8}));
+            (std::vector<std::int64_t>{80, 8}));
   EXPECT_EQ(share_kv(std::vector<KvUser>{{.least = 8, .used = 100, .busy = true}}, kAll)[0].lacks,
             0);
 }
 
 TEST(KvShares, LeaveIdleEnginesTheirPrefixesWhileThereIsRoom) {
   EXPECT_EQ(pages({{.least = 8, .used = 70}, {.least = 8, .used = 20, .busy = true}}),
-            (std::vector<std::int64_t>{70, 40}));
+            (std::vector<std::int64_t>{70, 60}));
   EXPECT_EQ(pages({{.least = 8, .used = 70}, {.least = 8, .used = 100, .busy = true}}),
-            (std::vector<std::int64_t>{35, 125}));
+            (std::vector<std::int64_t>{20, 140}));
 }
 
 TEST(KvShares, OfOneThatPeaksAreAllThatTheOtherDoesNotNeed) {
@@ -40,12 +40,12 @@ TEST(KvShares, OfOneThatPeaksAreAllThatTheOtherDoesNotNeed) {
       std::vector<KvUser>{{.least = 8, .used = 8}, {.least = 8, .used = 150, .busy = true}}, kAll);
   EXPECT_EQ(shares[0].pages, 8);
   EXPECT_EQ(shares[1].pages, 152);
-  EXPECT_EQ(shares[1].lacks, 150 + 37 - 152);
+  EXPECT_EQ(shares[1].lacks, 150 + 40 - 152);
 }
 
 TEST(KvShares, OfTwoThatPeakTogetherAreByWeight) {
   EXPECT_EQ(pages({{.least = 8, .used = 150, .busy = true}, {.least = 8, .used = 9, .busy = true}}),
-            (std::vector<std::int64_t>{131, 29}));
+            (std::vector<std::int64_t>{111, 49}));
   EXPECT_EQ(
       pages({{.least = 8, .used = 150, .busy = true}, {.least = 8, .used = 150, .busy = true}}),
       (std::vector<std::int64_t>{80, 80}));

@@ -90,7 +90,7 @@ def parse(arguments=None):
     kv("--kv-step-ms", type=float, default=10, help="in a step each request that runs gets a token")
     kv("--kv-directory", default="/dev/shm")
     kv("--kv-late", type=float, default=0, help="seconds until what a request had is unmapped")
-    kv("--kv-forget", action="store_true", help="nothing is ever unmapped")
+    kv("--kv-forget", action="store_true", help="what was mapped is used again and never unmapped")
     kv("--kv-deaf", action="store_true", help="takes no notice of its limit")
     kv("--kv-over-mib", type=int, default=0, help="says that it has so much more than it was allowed")
     kv("--kv-other-version", action="store_true", help="a segment of 32 bytes")
@@ -143,7 +143,7 @@ class ElasticKv:
         self.path = os.path.join(options.kv_directory, os.environ.get("KVCACHED_IPC_NAME") or f"kvcached_engine_{os.getpgrp()}")
         self.limit = self.target = options.kv_mib * MIB
         self.waiting, self.running = [], []
-        self.prealloc = self.forgotten = 0
+        self.prealloc = 0
         self.late = []  # (when it is unmapped, bytes)
         self.made, self.preempted, self.looked_at = [], 0, 0.0
         self.changed = threading.Condition()
@@ -152,7 +152,7 @@ class ElasticKv:
         threading.Thread(target=self.run, daemon=True).start()
 
     def used(self):
-        held = sum(size for _, size in self.late) + self.forgotten
+        held = sum(size for _, size in self.late)
         return len(self.running) * self.options.kv_request_mib * MIB + held
 
     def write(self, total=None):
@@ -201,7 +201,7 @@ class ElasticKv:
 
     def release(self, size):
         if self.options.kv_forget:
-            self.forgotten += size
+            self.prealloc += size
         elif self.options.kv_late:
             self.late.append((time.monotonic() + self.options.kv_late, size))
         else:
@@ -215,12 +215,11 @@ class ElasticKv:
                 self.waiting.insert(0, self.running.pop())
                 self.preempted += 1
                 self.release(size)
-        if self.used() + self.prealloc > self.limit:
-            self.prealloc = max(0, self.limit - self.used())
         while self.waiting and self.used() + size <= self.limit:
             self.running.append(self.waiting.pop(0))
             self.prealloc = max(0, self.prealloc - size)
-        self.prealloc = min(self.prealloc, max(0, self.limit - self.used()))
+        if not self.options.kv_forget:
+            self.prealloc = min(self.prealloc, max(0, self.limit - self.used()))
 
     def step(self):
         self.look()

@@ -73,7 +73,7 @@ TEST(ShareKv, ABusyEngineGetsRoomToGrowInAndAnIdleOneNone) {
   EXPECT_TRUE(core.share().empty());
   core.run(kEngine);
   core.share();
-  EXPECT_EQ(core.limit(kEngine), std::max<std::int64_t>(core.all() / 8, 1) + 0);
+  EXPECT_EQ(core.limit(kEngine), core.all() / 4);
   EXPECT_EQ(core.limit(kBeside), std::nullopt);
 }
 
