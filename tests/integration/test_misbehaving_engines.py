@@ -174,7 +174,7 @@ def tight_pair(options, level="sleep", kind="vllm"):
     """Two engines of 120 MiB that sleep, on a device of this machine's memory, which holds one of them."""
     port = engines.free_port(2)
     rows = "".join(
-        f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--anonymous-mib 80 ' + more))}, engine: {kind},"
+        f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--anonymous-mib 80 ' + more))}, engine: {kind}, checkEndpoint: /health,"
         f" memory: 120MiB, suspend: [{level}], drain: 100ms}}\n"
         for name, more in (("bad", options), ("good", ""))
     )
