@@ -56,6 +56,9 @@ struct EngineConfig {
   std::string device{};      ///< By name; empty where a host says that for itself, and has not.
   std::string misfit{};      ///< Why it cannot be on this host; empty: it can.
   std::uint64_t memory = 0;  ///< Of its device while it runs [bytes]; 0: unknown, it is measured.
+  /// Its KV is kvcached's: it grows and shrinks beside `memory`, as it is told.
+  bool elastic_kv = false;
+  std::uint64_t kv_least = std::uint64_t{1} << 30U;  ///< Of elastic KV, what it always has [bytes].
   /// Cheapest first; ends with kStop. Empty only until its device is known.
   std::vector<spec::SuspendLevel> suspend{};
   SnapshotPolicy snapshot = SnapshotPolicy::kOnFirstUse;

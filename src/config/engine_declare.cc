@@ -18,13 +18,30 @@ using spec::SuspendLevel;
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view kNoEffect = "has no effect here";
-constexpr std::array<std::string_view, 22> kEngineKeys{
-    "cmdStop",       "args",           "container",        "env",
-    "checkEndpoint", "useModelName",   "filters",          "device",
-    "memory",        "suspend",        "snapshot",         "probe",
-    "drain",         "directory",      "timeouts",         "unloadTimeout",
-    "start_timeout", "resume_timeout", "sendLoadingState", "healthCheckTimeout",
-    "compat",        "macros"};
+constexpr std::array<std::string_view, 24> kEngineKeys{"cmdStop",
+                                                       "args",
+                                                       "container",
+                                                       "env",
+                                                       "checkEndpoint",
+                                                       "useModelName",
+                                                       "filters",
+                                                       "device",
+                                                       "memory",
+                                                       "suspend",
+                                                       "snapshot",
+                                                       "probe",
+                                                       "drain",
+                                                       "directory",
+                                                       "timeouts",
+                                                       "unloadTimeout",
+                                                       "start_timeout",
+                                                       "resume_timeout",
+                                                       "sendLoadingState",
+                                                       "healthCheckTimeout",
+                                                       "compat",
+                                                       "macros",
+                                                       "kv",
+                                                       "kv_least"};
 constexpr std::array<std::string_view, 6> kNativeKeys{
     "dtype", "context", "devices", "tool_parser", "reasoning_parser", "pooling"};
 
@@ -171,12 +188,51 @@ void declare_levels(Fields& f, EngineConfig& engine) {
       f.reject("suspend",
                "no call for " + name + " is known of an engine of kind " +
                    std::string(spec::name(engine.kind)) + "; " +
-                   (deep ? "it takes engine: vllm" : "set engine: vllm or sglang"));
+                   (deep ? "it takes engine: vllm or ollama" : "set engine: vllm or sglang"));
     }
     engine.suspend.push_back(*level);
   }
   if (!names.empty() && (engine.suspend.empty() || engine.suspend.back() != SuspendLevel::kStop)) {
     engine.suspend.push_back(SuspendLevel::kStop);
+  }
+}
+
+/// Elastic KV takes an engine that kvcached can be put into, and its shared memory.
+void declare_kv(Fields& f, EngineConfig& engine) {
+  auto elastic = static_cast<std::size_t>(engine.elastic_kv);
+  f.choice({"kv",
+            "elastic: its KV grows and shrinks with its load, beside memory; takes kvcached in its "
+            "environment (vllm, sglang)."},
+           {"fixed", "elastic"},
+           elastic);
+  engine.elastic_kv = elastic != 0;
+  f.bytes({"kv_least", "Of elastic KV, what it always has; enough for its longest request."},
+          engine.kv_least);
+  if (!engine.elastic_kv) {
+    if (f.has("kv_least")) {
+      f.reject("kv_least", "is for kv: elastic");
+    }
+    return;
+  }
+  if (engine.kv_least == 0) {
+    f.reject("kv_least", "is 0, of which kvcached takes no notice; want what one request needs");
+  }
+  if (engine.kind != EngineKind::kVllm && engine.kind != EngineKind::kSglang &&
+      engine.kind != EngineKind::kGeneric) {
+    f.reject("kv",
+             "elastic is kvcached's, which is for vllm and sglang; an engine of kind " +
+                 std::string(spec::name(engine.kind)) + " has none");
+  }
+  if (engine.command.empty() && !f.has("container") && f.has("proxy")) {
+    f.reject("kv",
+             "elastic takes an engine that is run here, by cmd, container, or engine and path");
+  }
+  const auto shares = [](const std::string& option) {
+    return option.find("/dev/shm") != std::string::npos || option == "--ipc=host" ||
+           option == "host" || option == "--ipc";
+  };
+  if (f.has("container") && std::ranges::none_of(engine.container.options, shares)) {
+    f.reject("kv", "elastic takes shared memory: add --ipc=host to container.options");
   }
 }
 
@@ -272,6 +328,7 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
   f.bytes({"memory", "What it holds of its device while it runs; measured when absent."},
           engine.memory);
   declare_levels(f, engine);
+  declare_kv(f, engine);
   auto snapshot = static_cast<std::size_t>(engine.snapshot);
   f.choice({"snapshot", "When it is first started, so that later it only has to be resumed."},
            {"on_first_use", "on_start"},

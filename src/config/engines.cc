@@ -123,9 +123,15 @@ bool has_gpus(const Config& config) {
 
 /// What keeps an engine from ever running on its device; empty: nothing.
 std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) {
-  if (engine.memory > device.memory) {
-    return "memory: " + format_bytes(engine.memory) + " can never fit: the device " + device.name +
-           " has " + format_bytes(device.memory);
+  const std::uint64_t least = engine.elastic_kv ? engine.kv_least : 0;
+  if (engine.memory > device.memory || least > device.memory - engine.memory) {
+    return "memory: " + format_bytes(engine.memory) +
+           (least > 0 ? " and kv_least " + format_bytes(least) : std::string()) +
+           " can never fit: the device " + device.name + " has " + format_bytes(device.memory);
+  }
+  if (least > 0 && engine.memory == 0) {
+    return "memory: is missing: say what the engine needs of the device " + device.name +
+           " without KV, which is elastic";
   }
   const bool ours = !engine.command.empty() || !engine.container.image.empty();
   for (const spec::SuspendLevel level : engine.suspend) {

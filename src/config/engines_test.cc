@@ -163,6 +163,24 @@ models: {n: {path: x}, a: {engine: vllm, path: org/a, args: "--max-model-len 819
   EXPECT_EQ(vllm.start_timeout, 10min);
 }
 
+TEST(Engines, WithElasticKvAreToldKvcachedsVariables) {
+  const Result<Config> config = parse(R"(
+devices: [{name: gpu, kind: external, memory: 24GiB}]
+models:
+  a: {engine: vllm, path: org/a, memory: 8GiB, kv: elastic, env: [KVCACHED_AUTOPATCH=0]}
+  b: {cmd: 'run ${PORT}', memory: 8GiB, kv: elastic, kv_least: 2GiB}
+  c: {cmd: 'run ${PORT}', memory: 8GiB}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  const EngineConfig& vllm = engine(config, "a");
+  EXPECT_TRUE(vllm.elastic_kv);
+  EXPECT_EQ(vllm.kv_least, 1ULL << 30U);
+  EXPECT_THAT(vllm.env, testing::Contains(testing::Pair("ENABLE_KVCACHED", "true")));
+  EXPECT_THAT(vllm.env, testing::Contains(testing::Pair("KVCACHED_AUTOPATCH", "0")));
+  EXPECT_EQ(engine(config, "b").kv_least, 2ULL << 30U);
+  EXPECT_FALSE(engine(config, "c").elastic_kv);
+}
+
 TEST(Engines, KeysOfOurs) {
   const Result<Config> config = parse(R"(
 models:
@@ -235,6 +253,17 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {cmd: x, checkEndpoint: health}}", "\"health\" is no path"},
       {"models: {a: {cmd: x, memory: 17GiB}}", "can never fit: the device engines has 16.0 GiB"},
       {"models: {a: {cmd: x}, n: {path: y}}", "models.a.memory: is missing"},
+      {"models: {a: {cmd: x, kv: elastic}}", "models.a.memory: is missing: say what the engine"},
+      {"models: {a: {cmd: x, kv_least: 1GiB}}", "kv_least: is for kv: elastic"},
+      {"models: {a: {cmd: x, memory: 1GiB, kv: elastic, kv_least: 0}}", "kvcached takes no notice"},
+      {"models: {a: {cmd: x, memory: 15GiB, kv: elastic, kv_least: 2GiB}}",
+       "and kv_least 2.00 GiB can never fit"},
+      {"models: {a: {cmd: x, engine: ollama, memory: 1GiB, kv: elastic}}",
+       "an engine of kind ollama has none"},
+      {"models: {a: {proxy: 'http://x', memory: 1GiB, kv: elastic}}",
+       "elastic takes an engine that is run here"},
+      {"models: {a: {container: {image: i}, memory: 1GiB, kv: elastic}}", "add --ipc=host"},
+      {"models: {a: {path: x, kv: elastic}}", "models.a.kv: is for engines"},
       {"models: {a: {cmd: x, device: gpu9}}", "there is no \"gpu9\"; there are: engines"},
       {"models: {a: {cmd: x, unloadtimeout: 3}}", "did you mean \"unloadTimeout\""},
       {"models: {a: {cmd: x, filters: {setParamsByID: {b: 1}}}}", "b is no map"},

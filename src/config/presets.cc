@@ -17,6 +17,7 @@ constexpr std::array kVllmSleepLevels{SuspendLevel::kSleep, SuspendLevel::kDeepS
 constexpr std::array<std::string_view, 2> kSglangSleepFlags{"--enable-memory-saver",
                                                             "--enable-weights-cpu-backup"};
 constexpr std::array kSglangSleepLevels{SuspendLevel::kSleep};
+constexpr std::array kOllamaSleepLevels{SuspendLevel::kDeepSleep};
 
 constexpr std::array kPresets{
     Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
@@ -29,7 +30,10 @@ constexpr std::array kPresets{
            .sleep_levels = kSglangSleepLevels,
            .start_timeout = 10min},
     Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
-    Preset{.health_path = "/", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
+    Preset{.health_path = "/",
+           .sleep_flags = {},
+           .sleep_levels = kOllamaSleepLevels,
+           .start_timeout = 2min},
 };
 
 bool has_word(const std::vector<std::string>& words, std::string_view word) {
@@ -136,6 +140,10 @@ void apply_preset(EngineConfig& engine,
   if (engine.kind == EngineKind::kVllm &&
       std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::sleeps)) {
     add_variable(engine, "VLLM_SERVER_DEV_MODE", "1");  // Without it there is no call to sleep.
+  }
+  if (engine.elastic_kv) {
+    add_variable(engine, "ENABLE_KVCACHED", "true");
+    add_variable(engine, "KVCACHED_AUTOPATCH", "1");
   }
   if (path.empty()) {
     return;

@@ -14,6 +14,7 @@ inline void fields(Fields& v, HostedEngine& x) {
   v(2, "device", x.device);
   v(3, "pages", x.pages);
   v(4, "levels", x.levels);
+  v(5, "kv_least", x.kv_least);
 }
 
 inline void fields(Fields& v, EngineDevice& x) {
@@ -83,6 +84,28 @@ inline void fields(Fields& v, EngineMeasured& x) {
   v(1, "model", x.model);
   v(2, "life", x.life);
   v(3, "held_pages", x.held_pages);
+}
+
+inline void fields(Fields& v, KvSeen& x) {
+  v.message(242, "KvSeen");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "used_pages", x.used_pages);
+  v(4, "busy", x.busy);
+  v(5, "error", x.error);
+}
+
+inline void fields(Fields& v, SetKvLimit& x) {
+  v.message(243, "SetKvLimit");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "pages", x.pages);
+}
+
+inline void fields(Fields& v, NudgeEngine& x) {
+  v.message(244, "NudgeEngine");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
 }
 
 inline void fields(Fields& v, StartEngine& x) {

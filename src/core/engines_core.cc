@@ -22,6 +22,7 @@ void EnginesCore::Impl::step(Instant now,
   now_ = now;
   commands_ = &commands;
   std::visit([this](const auto& concrete) { on(concrete); }, event);
+  bring_in_waiting();
   forget_removed();
   commands_ = nullptr;
 }
@@ -54,14 +55,17 @@ void EnginesCore::Impl::on(const ConfigureEngines& configure) {
 void EnginesCore::Impl::forget_removed() {
   std::erase_if(engines_, [](const auto& entry) {
     return entry.second.removed && entry.second.state == EngineState::kStopped &&
-           !entry.second.borrows() && entry.second.repaying == 0;
+           !entry.second.borrows() && entry.second.kv_asking == 0 && entry.second.repaying == 0 &&
+           !entry.second.waiting;
   });
 }
 
 // ---- Coming ----
 
 std::int64_t EnginesCore::Impl::pages_wanted(const EngineEntry& entry) {
-  return entry.config.pages > 0 ? entry.config.pages : std::max<std::int64_t>(entry.measured, 1);
+  const std::int64_t fixed =
+      entry.config.pages > 0 ? entry.config.pages : std::max<std::int64_t>(entry.measured, 1);
+  return fixed + entry.config.kv_least;
 }
 
 void EnginesCore::Impl::on(const LoadOn& load) {
@@ -81,12 +85,13 @@ void EnginesCore::Impl::on(const LoadOn& load) {
   }
   const bool at_rest =
       entry.state == EngineState::kStopped || entry.state == EngineState::kSuspended;
-  if (!at_rest || entry.borrows()) {
+  if (!at_rest || entry.borrows() || entry.kv_asking > 0) {
     say(entry,
         EngineNews::kRefused,
         {Code::kFailedPrecondition, "the engine is " + std::string(name(entry.state))});
     return;
   }
+  entry.waiting.reset();
   const std::int64_t missing = pages_wanted(entry) - entry.reserved;
   if (missing > 0 && !counted(entry)) {
     entry.borrowing = missing;
@@ -96,6 +101,11 @@ void EnginesCore::Impl::on(const LoadOn& load) {
     return;
   }
   if (missing > 0 && !reserve(entry, missing)) {
+    if (kv_could_free(entry, missing)) {
+      entry.waiting = load;
+      entry.waiting_since = now_;
+      return;
+    }
     say(entry,
         EngineNews::kRefused,
         {Code::kResourceExhausted,
@@ -109,8 +119,13 @@ void EnginesCore::Impl::on(const LoadOn& load) {
 
 void EnginesCore::Impl::on(const LoanGranted& granted) {
   const auto found = engines_.find(granted.model);
-  HEDDLE_CHECK(found != engines_.end() && found->second.borrows());
+  HEDDLE_CHECK(found != engines_.end());
   EngineEntry& entry = found->second;
+  if (entry.kv_asking > 0) {
+    kv_loan(entry, true);
+    return;
+  }
+  HEDDLE_CHECK(entry.borrows());
   entry.reserved += std::exchange(entry.borrowing, 0);
   if (entry.unwanted) {
     give_back(entry, entry.held);
@@ -122,8 +137,13 @@ void EnginesCore::Impl::on(const LoanGranted& granted) {
 
 void EnginesCore::Impl::on(const LoanRefused& refused) {
   const auto found = engines_.find(refused.model);
-  HEDDLE_CHECK(found != engines_.end() && found->second.borrows());
+  HEDDLE_CHECK(found != engines_.end());
   EngineEntry& entry = found->second;
+  if (entry.kv_asking > 0) {
+    kv_loan(entry, false);
+    return;
+  }
+  HEDDLE_CHECK(entry.borrows());
   entry.borrowing = 0;
   if (entry.unwanted) {
     say_out(entry);
@@ -140,6 +160,7 @@ void EnginesCore::Impl::on(const LoanRepaid& repaid) {
   if (--entry.repaying == 0 && entry.untold) {
     act(TellManager{.event = *std::exchange(entry.untold, std::nullopt)});
   }
+  tell_kv(entry);
 }
 
 /// Its memory is reserved: start it, or bring it back.
@@ -207,8 +228,14 @@ void EnginesCore::Impl::serve(EngineEntry& entry, std::int64_t held) {
   entry.eviction.reset();
   entry.level.reset();
   enter(entry, EngineState::kRunning);
-  note_held(entry, held);
+  begin_kv(entry);
+  if (entry.elastic()) {
+    set_held(entry, held);  // How much of that is KV is not known yet.
+  } else {
+    note_held(entry, held);
+  }
   say(entry, EngineNews::kServing);
+  tell_kv(entry);
 }
 
 void EnginesCore::Impl::on(const EngineMeasured& measured) {
@@ -219,10 +246,12 @@ void EnginesCore::Impl::on(const EngineMeasured& measured) {
 }
 
 /// What it holds while it runs may be more than was reserved: then as much as there is becomes its
-/// own, so that nobody else counts on it.
+/// own, so that nobody else counts on it. What an elastic engine has mapped for KV is counted as it
+/// says, and the rest is fixed.
 void EnginesCore::Impl::note_held(EngineEntry& entry, std::int64_t held) {
-  entry.measured = std::max(entry.measured, held);
-  const std::int64_t over = held - entry.reserved;
+  const std::int64_t rest = std::max<std::int64_t>(held - entry.kv.used, 0);
+  entry.measured = std::max(entry.measured, rest);
+  const std::int64_t over = rest - entry.fixed();
   if (over > 0) {
     std::int64_t had = 0;
     if (counted(entry)) {
@@ -230,8 +259,9 @@ void EnginesCore::Impl::note_held(EngineEntry& entry, std::int64_t held) {
       HEDDLE_CHECK(had <= 0 || reserve(entry, had));
     }
     if (had < over) {
-      entry.trouble = "holds " + std::to_string(held) + " pages and may have " +
-                      std::to_string(entry.reserved) + "; give it more `memory`";
+      entry.trouble = "holds " + std::to_string(rest) + " pages" +
+                      (entry.elastic() ? " beside its KV" : "") + " and may have " +
+                      std::to_string(entry.fixed()) + "; give it more `memory`";
     }
   }
   set_held(entry, held);
@@ -349,9 +379,7 @@ void EnginesCore::Impl::say(EngineEntry& entry, EngineNews news, Error reason) {
   EngineSaid said{.device = entry.config.device,
                   .model = entry.config.model,
                   .news = news,
-                  .held_pages = entry.state == EngineState::kRunning
-                                    ? std::max(entry.held, entry.reserved)
-                                    : entry.reserved,
+                  .held_pages = firm_pages(entry),
                   .swap_out = entry.cost(likely).out,
                   .swap_in = entry.cost(likely).in,
                   .reason = std::move(reason)};
@@ -385,7 +413,9 @@ std::vector<EngineStatus> EnginesCore::Impl::engines() const {
                    .starts = entry.starts,
                    .deaths = entry.deaths,
                    .costs = entry.costs,
-                   .trouble = entry.trouble});
+                   .trouble = entry.trouble,
+                   .kv_limit_pages = entry.kv.granted,
+                   .kv_used_pages = entry.kv.used});
   }
   return all;
 }
@@ -411,6 +441,10 @@ void EnginesCore::Impl::check_invariants() const {
                         entry.state == EngineState::kResuming ||
                         entry.state == EngineState::kRunning;
     HEDDLE_CHECK(!active || entry.reserved >= std::max<std::int64_t>(entry.config.pages, 1));
+    const KvHolding& kv = entry.kv;
+    HEDDLE_CHECK(kv.granted <= entry.reserved && kv.told <= kv.granted);
+    HEDDLE_CHECK(entry.state != EngineState::kRunning || kv.granted >= kv.least);
+    HEDDLE_CHECK(!entry.waiting || stopped || entry.state == EngineState::kSuspended);
   }
 }
 

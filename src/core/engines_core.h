@@ -29,6 +29,9 @@ struct HostedEngine {
   std::int64_t pages = 0;
   /// How it may be suspended, cheapest first; distinct, the last is kStop.
   std::vector<spec::SuspendLevel> levels{spec::SuspendLevel::kStop};
+  /// Of an elastic engine: KV that it has beside `pages` as it starts, and never less of while it
+  /// runs; 0: its KV is among `pages`.
+  std::int64_t kv_least = 0;
   friend bool operator==(const HostedEngine&, const HostedEngine&) = default;
 };
 
@@ -96,9 +99,19 @@ struct EngineMeasured {
   std::int64_t held_pages = 0;
 };
 
+/// What a running elastic engine said of its KV, or why it could not be asked; time and again.
+struct KvSeen {
+  ModelId model{};
+  EngineLife life{};
+  std::int64_t used_pages = 0;  ///< That it has mapped.
+  bool busy = false;            ///< Somebody waits for an answer of it.
+  std::optional<Error> error{};
+};
+
 using EnginesEvent = std::variant<ConfigureEngines,
                                   LoadOn,
                                   EvictFrom,
+                                  LimitKv,
                                   LoanGranted,
                                   LoanRefused,
                                   LoanRepaid,
@@ -106,7 +119,8 @@ using EnginesEvent = std::variant<ConfigureEngines,
                                   EngineSuspended,
                                   EngineResumed,
                                   EngineExited,
-                                  EngineMeasured>;
+                                  EngineMeasured,
+                                  KvSeen>;
 
 // ---- What it does ----
 
@@ -132,8 +146,27 @@ struct StopEngine {
   EngineLife life{};
 };
 
-using EnginesCommand =
-    std::variant<Borrow, Repay, StartEngine, SuspendEngine, ResumeEngine, StopEngine, TellManager>;
+/// Tell a running engine how much KV it may have.
+struct SetKvLimit {
+  ModelId model{};
+  EngineLife life{};
+  std::int64_t pages = 0;
+};
+/// Send it a request of one token: kvcached takes notice of its limit when it allocates.
+struct NudgeEngine {
+  ModelId model{};
+  EngineLife life{};
+};
+
+using EnginesCommand = std::variant<Borrow,
+                                    Repay,
+                                    StartEngine,
+                                    SuspendEngine,
+                                    ResumeEngine,
+                                    StopEngine,
+                                    SetKvLimit,
+                                    NudgeEngine,
+                                    TellManager>;
 
 /// What a host decides about external engines (SwapServeLLM; docs/decisions/0004): when
 /// each is started, suspended by which level, resumed and ended, and what it holds meanwhile.

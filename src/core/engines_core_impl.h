@@ -25,6 +25,21 @@ inline constexpr std::uint64_t kResumeFailuresMost = 2;
   return count <= 1 ? value : mean + (value - mean) / count;
 }
 
+/// The KV of an elastic engine [pages]; all 0 of others, and of one that does not run.
+struct KvHolding {
+  std::int64_t least = 0;    ///< That it always has; 0: the engine is not elastic.
+  std::int64_t granted = 0;  ///< Reserved for it, of EngineEntry::reserved.
+  std::int64_t told = 0;     ///< What the engine was told that it may have, at most `granted`.
+  std::int64_t wanted = 0;   ///< The manager's last LimitKv, or what it began with.
+  std::int64_t used = 0;     ///< That it said it has mapped.
+  Instant told_at{};         ///< When it was last told less.
+  bool busy = false;
+  bool deaf = false;                    ///< As EngineKv has it.
+  std::optional<Instant> over_since{};  ///< It is idle and has had more than it was told since.
+  int nudges = 0;                       ///< Since then.
+  Instant nudged_at{};
+};
+
 /// An engine and where it is in its life.
 struct EngineEntry {
   HostedEngine config{};
@@ -45,6 +60,12 @@ struct EngineEntry {
   std::int64_t held = 0;                        ///< Of its device, measured.
   std::int64_t measured = 0;                    ///< While it ran, the most; 0: never.
 
+  KvHolding kv{};
+  std::int64_t kv_asking = 0;         ///< Pages for its KV that a worker was asked for.
+  std::optional<EngineKv> kv_said{};  ///< What the manager last heard of it.
+  std::optional<LoadOn> waiting{};    ///< It comes when others have unmapped so much KV.
+  Instant waiting_since{};
+
   std::optional<EvictFrom> eviction{};  ///< The last order, until it serves again.
   std::int64_t came_with = 0;           ///< Pages reserved when that began.
 
@@ -61,10 +82,14 @@ struct EngineEntry {
     return costs.at(static_cast<std::size_t>(of));
   }
   [[nodiscard]] bool borrows() const { return borrowing > 0; }
+  /// Of one that runs.
+  [[nodiscard]] bool elastic() const { return kv.least > 0; }
+  /// Of `reserved`, what is not for KV that comes and goes.
+  [[nodiscard]] std::int64_t fixed() const { return reserved - kv.granted; }
 };
 
 /// The state of an EnginesCore. Coming and the ledger are in engines_core.cc, going in
-/// engines_suspend.cc.
+/// engines_suspend.cc, KV of elastic engines in engines_kv.cc.
 class EnginesCore::Impl {
  public:
   void step(Instant now, const EnginesEvent& event, std::vector<EnginesCommand>& commands);
@@ -84,6 +109,8 @@ class EnginesCore::Impl {
   void on(const EngineResumed& resumed);
   void on(const EngineExited& exited);
   void on(const EngineMeasured& measured);
+  void on(const LimitKv& limit);
+  void on(const KvSeen& seen);
 
   // Coming.
   [[nodiscard]] static std::int64_t pages_wanted(const EngineEntry& entry);
@@ -99,6 +126,20 @@ class EnginesCore::Impl {
   void stop(EngineEntry& entry);
   void gone(EngineEntry& entry);
   void not_evicted(EngineEntry& entry);
+
+  // KV of elastic engines.
+  void begin_kv(EngineEntry& entry);
+  void follow_limit(EngineEntry& entry, const Basis& basis);
+  void tell_limit(EngineEntry& entry, std::int64_t pages);
+  void grow_kv(EngineEntry& entry, std::int64_t pages);
+  void own_excess(EngineEntry& entry);
+  void take_back_kv(EngineEntry& entry);
+  void nudge(EngineEntry& entry);
+  void kv_loan(EngineEntry& entry, bool granted);
+  void tell_kv(EngineEntry& entry);
+  [[nodiscard]] std::int64_t firm_pages(const EngineEntry& entry) const;
+  [[nodiscard]] bool kv_could_free(const EngineEntry& entry, std::int64_t missing) const;
+  void bring_in_waiting();
 
   // The ledger.
   [[nodiscard]] bool counted(const EngineEntry& entry) const;

@@ -25,6 +25,11 @@ void EnginesCore::Impl::on(const EvictFrom& evict) {
   }
   EngineEntry& entry = found->second;
   entry.eviction = evict;
+  if (entry.waiting) {
+    entry.waiting.reset();
+    say_out(entry);
+    return;
+  }
   if (entry.borrows()) {
     entry.unwanted = true;  // Answered when the loan is.
     return;
@@ -127,6 +132,7 @@ void EnginesCore::Impl::not_evicted(EngineEntry& entry) {
   }
   enter(entry, EngineState::kRunning);
   say(entry, EngineNews::kServing);
+  tell_kv(entry);
 }
 
 void EnginesCore::Impl::on(const EngineSuspended& suspended) {
@@ -170,6 +176,8 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
 
 void EnginesCore::Impl::settle(EngineEntry& entry, const EngineSuspended& suspended) {
   enter(entry, EngineState::kSuspended);
+  entry.kv = {};  // What is left of it is part of what it holds.
+  entry.kv_said.reset();
   give_back(entry, std::min(entry.reserved, suspended.held_pages));
   say_out(entry);
 }
@@ -208,6 +216,8 @@ void EnginesCore::Impl::on(const EngineExited& exited) {
 /// Nothing of it is left.
 void EnginesCore::Impl::gone(EngineEntry& entry) {
   entry.held = 0;
+  entry.kv = {};
+  entry.kv_said.reset();
   entry.level.reset();
   if (entry.host_lease) {
     ledger_.release(*std::exchange(entry.host_lease, std::nullopt));

@@ -96,8 +96,11 @@ void HostMemory::note(const GuestState& guests) {
 void HostMemory::note(const EngineSaid& said) {
   switch (said.news) {
     case EngineNews::kServing:
+      engines_[said.model] = said;
+      break;
     case EngineNews::kSuspended:
       engines_[said.model] = said;
+      engine_kv_.erase(said.model);
       break;
     case EngineNews::kRefused:
       break;  // It is what it was.
@@ -105,6 +108,7 @@ void HostMemory::note(const EngineSaid& said) {
     case EngineNews::kEnded:
     case EngineNews::kLost:
       engines_.erase(said.model);
+      engine_kv_.erase(said.model);
       break;
   }
 }
@@ -143,6 +147,9 @@ std::vector<ManagerEvent> HostMemory::all(const ModelsByDevice& there) const {
     all.emplace_back(guests);
   }
   for (const auto& [model, said] : engines_) {
+    all.emplace_back(said);
+  }
+  for (const auto& [model, said] : engine_kv_) {
     all.emplace_back(said);
   }
   if (leaving_) {

@@ -44,6 +44,7 @@ class HostMemory {
   void note(const GroupFormed& formed);
   void note(const GuestState& guests);
   void note(const EngineSaid& said);
+  void note(const EngineKv& said) { engine_kv_[said.model] = said; }
   void note(const HostLeaving& leaving);
   template <class T>
   void note(const T& /*event*/) {}
@@ -55,6 +56,7 @@ class HostMemory {
   std::map<Place, GroupFormed> groups_{};    ///< By the leader's device.
   std::map<Place, GuestState> guests_{};     ///< Of pages that are lent.
   std::map<ModelId, EngineSaid> engines_{};  ///< Of which something is left.
+  std::map<ModelId, EngineKv> engine_kv_{};  ///< Of elastic ones that run.
   std::optional<HostLeaving> leaving_{};     ///< It is.
 };
 

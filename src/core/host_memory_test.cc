@@ -93,6 +93,18 @@ TEST(HostMemory, LoansAndEnginesAreKnownWhileThereIsSomethingOfThem) {
   EXPECT_TRUE(memory.all({}).empty());
 }
 
+TEST(HostMemory, TheKvOfElasticEnginesIsKnownWhileTheyRun) {
+  HostMemory memory;
+  memory.hear(EngineSaid{.device = kRemembered, .model = kNextModel, .news = EngineNews::kServing});
+  memory.hear(EngineKv{.device = kRemembered, .model = kNextModel, .limit_pages = 4});
+  memory.hear(EngineKv{.device = kRemembered, .model = kNextModel, .limit_pages = 7});
+  ASSERT_EQ(memory.all({}).size(), 2U);
+  EXPECT_EQ(std::get<EngineKv>(memory.all({})[1]).limit_pages, 7);
+  memory.hear(
+      EngineSaid{.device = kRemembered, .model = kNextModel, .news = EngineNews::kSuspended});
+  EXPECT_EQ(memory.all({}).size(), 1U);
+}
+
 TEST(HostMemory, AHostThatIsToGoIsSoForTheNextManagerToo) {
   HostMemory memory;
   memory.hear(HostLeaving{.host = HostId(2)});

@@ -253,6 +253,27 @@ inline void fields(Fields& v, EngineSaid& x) {
   v(7, "reason", x.reason);
 }
 
+inline void fields(Fields& v, EngineKv& x) {
+  v.message(240, "EngineKv");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "firm_pages", x.firm_pages, kCount);
+  v(4, "fixed_pages", x.fixed_pages, kCount);
+  v(5, "least_pages", x.least_pages, kCount);
+  v(6, "limit_pages", x.limit_pages, kCount);
+  v(7, "wanted_pages", x.wanted_pages, kCount);
+  v(8, "used_pages", x.used_pages, kCount);
+  v(9, "deaf", x.deaf);
+}
+
+inline void fields(Fields& v, LimitKv& x) {
+  v.message(241, "LimitKv");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "basis", x.basis);
+  v(4, "pages", x.pages, kCount);
+}
+
 inline void fields(Fields& v, RequestUnanswered& x) {
   v.message(97, "RequestUnanswered");
   v(1, "request", x.request);

@@ -323,7 +323,9 @@ struct EngineStatus {
   std::uint64_t deaths = 0;                               ///< Not asked for.
   std::uint64_t hung = 0;                                 ///< Of these, ended for hanging.
   std::array<SuspendCost, spec::kSuspendLevels> costs{};  ///< Indexed by SuspendLevel.
-  std::string trouble{};  ///< The last escalation or failure, for people; empty: none.
+  std::string trouble{};            ///< The last escalation or failure, for people; empty: none.
+  std::int64_t kv_limit_pages = 0;  ///< Of an elastic engine that runs: what its KV may have,
+  std::int64_t kv_used_pages = 0;   ///< and has, of `reserved_pages`.
 };
 
 /// How well the prefix cache of a device does for a model, since its worker started.

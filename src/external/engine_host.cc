@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -14,10 +12,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/hearing.h"
-#include "external/event.h"
+#include "external/engine_host_impl.h"
+#include "external/kv_limit.h"
 #include "external/record.h"
-#include "policy/engine_watchdog.h"
 
 namespace heddle::external {
 
@@ -26,14 +23,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t kBlockingThreads = 4;
 constexpr Duration kLeftoverPatience = 10s;
 constexpr Duration kLookAgain = 2ms;
-/// Between looks whether an engine gets on.
-constexpr Duration kWatchPeriod = 1s;
-static_assert(kWatchPeriod < policy::EngineWatchdog::kPeriodMost);
-/// Walking large memories takes long: at most a hundredth of the time goes by with it.
-constexpr int kRestPerLook = 100;
 
 std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -52,139 +43,16 @@ std::string in_words(const std::vector<Phase>& phases) {
   return text;
 }
 
-std::int64_t pages_of(std::uint64_t bytes, std::size_t page_bytes) {
-  return static_cast<std::int64_t>((bytes + page_bytes - 1) / page_bytes);
-}
-
 }  // namespace
-
-class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
- public:
-  Impl(const asio::any_io_executor& executor, EngineHostSetup setup, Handlers handlers)
-      : executor_(executor),
-        setup_(std::move(setup)),
-        handlers_(std::move(handlers)),
-        blocking_pool_(std::make_shared<BlockingPool>(kBlockingThreads)),
-        sampling_(executor),
-        ending_(executor) {}
-
-  void prepare();
-  void set_engines(core::ConfigureEngines configure, std::vector<ConfiguredEngine> engines);
-  void hear(core::EnginesEvent event);
-  void close();
-
-  [[nodiscard]] bool hosts(ModelId model) const { return engines_.contains(model); }
-  [[nodiscard]] const core::EnginesCore& core() const { return core_; }
-  [[nodiscard]] std::vector<core::EngineStatus> engines() const {
-    std::vector<core::EngineStatus> all = core_.engines();
-    for (core::EngineStatus& status : all) {
-      status.hung = engines_.at(status.model).hung;
-    }
-    return all;
-  }
-  [[nodiscard]] std::vector<std::string> troubles() const {
-    std::vector<std::string> all;
-    for (const auto& [model, entry] : engines_) {
-      if (!entry.trouble.empty()) {
-        all.push_back("the engine of " + entry.hosted.name + " may hang: " + entry.trouble);
-      }
-    }
-    return all;
-  }
-  [[nodiscard]] std::optional<HttpAddress> address(ModelId model) const {
-    const auto found = engines_.find(model);
-    return found == engines_.end() ? std::nullopt
-                                   : std::optional(found->second.hosted.config.upstream);
-  }
-  [[nodiscard]] std::optional<Passage> last_passage(ModelId model) const {
-    const auto found = engines_.find(model);
-    return found == engines_.end() ? std::nullopt : found->second.passage;
-  }
-  [[nodiscard]] std::vector<pid_t> processes(ModelId model) const {
-    const auto found = engines_.find(model);
-    return found == engines_.end() || !found->second.engine ? std::vector<pid_t>()
-                                                            : found->second.engine->processes();
-  }
-
- private:
-  struct Entry {
-    ConfiguredEngine hosted{};
-    core::EngineLife life{};
-    std::unique_ptr<ExternalEngine> engine{};
-    bool busy = false;                  ///< An operation other than stop() is under way.
-    bool stopping = false;              ///< stop() is.
-    std::optional<std::string> died{};  ///< By itself, and not said yet.
-    std::optional<Passage> passage{};
-    std::string trouble{};   ///< Why it may hang; empty: it does not.
-    std::uint64_t hung = 0;  ///< Times that it was ended for that.
-  };
-
-  void execute(const core::Borrow& command) {
-    tell([command](const Handlers& handlers) { handlers.on_borrow(command); });
-  }
-  void execute(const core::Repay& command) {
-    tell([command](const Handlers& handlers) { handlers.on_repay(command); });
-  }
-  void execute(const core::TellManager& command) {
-    tell([event = command.event](const Handlers& handlers) { handlers.on_event(event); });
-  }
-  void execute(const core::StartEngine& command);
-  void execute(const core::SuspendEngine& command);
-  void execute(const core::ResumeEngine& command);
-  void execute(const core::StopEngine& command);
-
-  asio::awaitable<void> start(ModelId model, core::EngineLife life);
-  asio::awaitable<void> suspend(ModelId model, core::EngineLife life, spec::SuspendLevel level);
-  asio::awaitable<void> resume(ModelId model, core::EngineLife life);
-  asio::awaitable<void> stop(ModelId model, core::EngineLife life);
-  asio::awaitable<void> sample();
-  asio::awaitable<void> watch(ModelId model, core::EngineLife life);
-  /// The entry while this life of it lasts.
-  [[nodiscard]] Entry* living(ModelId model, core::EngineLife life);
-  [[nodiscard]] bool is_to_run(const Entry& entry) const;
-  static void judge(Entry& entry, const policy::Verdict& verdict);
-
-  /// Runs it on the loop; it keeps this alive.
-  void spawn(asio::awaitable<void> work) {
-    asio::co_spawn(executor_, std::move(work), [self = shared_from_this()](std::exception_ptr e) {
-      HEDDLE_CHECK(e == nullptr);
-    });
-  }
-  /// In the order in which it was told, and never from within a call of whoever listens.
-  template <class What>
-  void tell(What what) {
-    asio::post(executor_, [self = shared_from_this(), what = std::move(what)] {
-      if (!self->closed_) {
-        what(self->handlers_);
-      }
-    });
-  }
-  void note(Entry& entry, std::string what, Instant began, const Result<Holding>& holding);
-  void died(ModelId model, core::EngineLife life, const std::string& how);
-  void say_died(ModelId model);
-  void forget_gone();
-  [[nodiscard]] std::int64_t pages(std::uint64_t bytes) const {
-    return pages_of(bytes, setup_.page_bytes);
-  }
-
-  asio::any_io_executor executor_;
-  EngineHostSetup setup_;
-  Handlers handlers_;
-  EngineTools tools_{};
-  std::shared_ptr<BlockingPool> blocking_pool_;
-  core::EnginesCore core_{};
-  std::map<ModelId, Entry> engines_{};  ///< Removed ones too, until nothing of them is left.
-  core::Hearing<core::EnginesCore, core::EnginesEvent, core::EnginesCommand> hearing_{};
-  bool closed_ = false;
-  asio::steady_timer sampling_;
-  Event ending_;
-};
 
 void EngineHost::Impl::prepare() {
   if (!setup_.record_directory.empty()) {
     if (const auto ended = end_leftovers(setup_.record_directory, kLeftoverPatience); !ended) {
       log::error("an engine of an earlier run is still there", {{"error", ended.error().message}});
     }
+  }
+  if (const std::int64_t left = remove_left_segments(setup_.kv_directory); left > 0) {
+    log::info("KV segments of an earlier run are removed", {{"segments", left}});
   }
   tools_.blocking_pool = blocking_pool_;
   tools_.grouping = setup_.grouping.value_or(best_grouping());
@@ -250,6 +118,7 @@ void EngineHost::Impl::close() {
   ending_.notify();
   for (auto& [model, entry] : engines_) {
     entry.engine.reset();
+    entry.kv.reset();
   }
   blocking_pool_->finish();
 }
@@ -300,12 +169,16 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   entry.died.reset();
   entry.trouble.clear();
   entry.busy = true;
+  EngineTools tools = tools_;
+  config::EngineConfig config = entry.hosted.config;
+  tools.kv = KvControl::of(config, entry.hosted.name, setup_.kv_directory);
+  entry.kv = tools.kv;
   entry.engine =
       std::make_unique<ExternalEngine>(executor_,
                                        entry.hosted.name,
-                                       entry.hosted.config,
+                                       std::move(config),
                                        entry.hosted.accelerator && tools_.meter != nullptr,
-                                       tools_,
+                                       std::move(tools),
                                        on_died);
   const Instant began = steady_now();
   const Result<Holding> started = co_await entry.engine->start();
@@ -320,10 +193,14 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   if (started) {
     said.held_pages = pages(started->device_bytes);
     spawn(watch(model, life));
+    if (entry.kv != nullptr) {
+      spawn(watch_kv(model, life));
+    }
   } else {
     said.error = started.error();
     if (!entry.stopping) {
       entry.engine.reset();
+      entry.kv.reset();
       entry.died.reset();
     }
   }
@@ -409,6 +286,7 @@ asio::awaitable<void> EngineHost::Impl::stop(ModelId model, core::EngineLife lif
   entry.died.reset();
   entry.trouble.clear();
   entry.engine.reset();
+  entry.kv.reset();
   hear(core::EngineExited{.model = model, .life = life, .how = how});
 }
 
@@ -435,102 +313,9 @@ void EngineHost::Impl::say_died(ModelId model) {
   const std::string how = *std::exchange(entry.died, std::nullopt);
   // Not now: the engine's own code may be on the stack below.
   std::shared_ptr<ExternalEngine> gone = std::move(entry.engine);
+  entry.kv.reset();
   asio::post(executor_, [gone] {});
   hear(core::EngineExited{.model = model, .life = entry.life, .how = how});
-}
-
-// ---- Sampling ----
-
-/// Looks now and then at what running engines hold.
-asio::awaitable<void> EngineHost::Impl::sample() {
-  for (Duration took{}; !closed_;) {
-    sampling_.expires_after(std::max(setup_.sample_interval, took * kRestPerLook));
-    co_await sampling_.async_wait(asio::as_tuple(asio::use_awaitable));
-    const Instant began = steady_now();
-    for (const core::EngineStatus& status : core_.engines()) {
-      const auto found = engines_.find(status.model);
-      if (closed_ || found == engines_.end() || found->second.busy || found->second.stopping ||
-          !found->second.engine || status.state != core::EngineState::kRunning) {
-        continue;
-      }
-      const core::EngineLife life = found->second.life;
-      const Result<std::uint64_t> held = co_await found->second.engine->measure();
-      if (!closed_ && held) {
-        hear(core::EngineMeasured{.model = status.model, .life = life, .held_pages = pages(*held)});
-      }
-    }
-    took = steady_now() - began;
-  }
-}
-
-// ---- Watching ----
-
-EngineHost::Impl::Entry* EngineHost::Impl::living(ModelId model, core::EngineLife life) {
-  const auto found = engines_.find(model);
-  const bool lives = !closed_ && found != engines_.end() && found->second.life == life &&
-                     found->second.engine != nullptr;
-  return lives ? &found->second : nullptr;
-}
-
-bool EngineHost::Impl::is_to_run(const Entry& entry) const {
-  const std::vector<core::EngineStatus> all = core_.engines();
-  const auto found = std::ranges::find(all, entry.hosted.model, &core::EngineStatus::model);
-  return found != all.end() && found->state == core::EngineState::kRunning && !entry.busy &&
-         !entry.stopping;
-}
-
-void EngineHost::Impl::judge(Entry& entry, const policy::Verdict& verdict) {
-  if (verdict.health == policy::Health::kFine) {
-    if (!std::exchange(entry.trouble, {}).empty()) {
-      log::info("engine goes on", {{"model", entry.hosted.name}});
-    }
-    return;
-  }
-  if (entry.trouble.empty()) {
-    log::warning("engine may hang", {{"model", entry.hosted.name}, {"why", verdict.why}});
-  }
-  entry.trouble = verdict.why;
-  if (verdict.health == policy::Health::kHung) {
-    log::warning("engine hangs and is ended", {{"model", entry.hosted.name}, {"why", verdict.why}});
-    ++entry.hung;
-    entry.engine->kill();
-  }
-}
-
-/// Looks again and again whether this life of an engine still does what it is there for.
-asio::awaitable<void> EngineHost::Impl::watch(ModelId model, core::EngineLife life) {
-  policy::EngineWatchdog dog(steady_now());
-  for (;;) {
-    co_await ending_.wait(kWatchPeriod);
-    Entry* entry = living(model, life);
-    if (entry == nullptr) {
-      co_return;
-    }
-    const bool was_to_run = is_to_run(*entry);
-    const std::optional<Activity> activity = co_await entry->engine->look();
-    entry = living(model, life);
-    if (entry == nullptr) {
-      co_return;
-    }
-    if (!activity || !was_to_run || !is_to_run(*entry)) {
-      dog.excuse(steady_now());
-      entry->trouble.clear();
-      continue;
-    }
-    policy::EngineSigns signs;
-    signs.stopped = activity->stopped;
-    signs.ran = activity->ran;
-    signs.silent_since = handlers_.silent_since ? handlers_.silent_since(model) : std::nullopt;
-    const policy::Verdict verdict = dog.look(steady_now(), signs);
-    judge(*entry, verdict);
-    if (verdict.health == policy::Health::kHung) {
-      co_return;  // Its end is heard of.
-    }
-    if (dog.wants_probe()) {
-      const bool answered = co_await entry->engine->answers(policy::EngineWatchdog::kProbePatience);
-      dog.probed(answered);
-    }
-  }
 }
 
 EngineHost::EngineHost(const asio::any_io_executor& executor,
@@ -550,6 +335,9 @@ void EngineHost::carry_out(const core::LoadOn& order) {
   impl_->hear(order);
 }
 void EngineHost::carry_out(const core::EvictFrom& order) {
+  impl_->hear(order);
+}
+void EngineHost::carry_out(const core::LimitKv& order) {
   impl_->hear(order);
 }
 void EngineHost::grant(ModelId model) {

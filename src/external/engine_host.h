@@ -15,6 +15,7 @@
 #include "config/engine_config.h"
 #include "core/engines_core.h"
 #include "external/external_engine.h"
+#include "external/kv_limit.h"
 #include "external/phase_timer.h"
 
 namespace heddle::external {
@@ -34,6 +35,7 @@ struct EngineHostSetup {
   std::string record_directory{};                      ///< Nobody else's; empty: no records.
   std::optional<Grouping> grouping{};                  ///< Without it, the best there is.
   Duration sample_interval = std::chrono::seconds(5);  ///< Between looks at what engines hold.
+  std::string kv_directory = kSharedMemory;            ///< Where elastic engines have segments.
 };
 
 /// The last time that an engine was brought in or out, step by step.
@@ -81,6 +83,7 @@ class EngineHost {
   void set_engines(core::ConfigureEngines configure, std::vector<ConfiguredEngine> engines);
   void carry_out(const core::LoadOn& order);
   void carry_out(const core::EvictFrom& order);
+  void carry_out(const core::LimitKv& order);
   /// The answers to on_borrow.
   void grant(ModelId model);
   void refuse(ModelId model, Error reason);

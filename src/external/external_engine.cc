@@ -105,6 +105,9 @@ class ExternalEngine::Impl : public std::enable_shared_from_this<ExternalEngine:
   asio::awaitable<Result<Holding>> hold(const PhaseTimer& timer, bool changed);
   asio::awaitable<Result<std::uint64_t>> weigh(bool device) const;
 
+  [[nodiscard]] Sleeper sleeper() const {
+    return {address_, config_.kind, config_.served_name.empty() ? model_ : config_.served_name};
+  }
   /// Why nothing more can be done with it, if that is so.
   [[nodiscard]] std::optional<Error> over() const;
   [[nodiscard]] std::function<std::optional<Error>()> over_check() {
@@ -194,6 +197,9 @@ asio::awaitable<Result<void>> ExternalEngine::Impl::start_up(PhaseTimer& timer) 
     co_return ready.error();
   }
   timer.note("ready");
+  if (const Result<void> told = tools_.kv ? tools_.kv->begin() : Result<void>(); !told) {
+    co_return told.error();
+  }
   const Result<void> right = co_await verify(deadline, Since::kStart);
   timer.note("probe");
   co_return right;
@@ -333,7 +339,7 @@ asio::awaitable<Result<void>> ExternalEngine::Impl::go_down(SuspendLevel level, 
 
 asio::awaitable<Result<void>> ExternalEngine::Impl::fall_asleep(SuspendLevel level,
                                                                 PhaseTimer& timer) {
-  const auto calls = sleep_calls(config_.kind, level);
+  const auto calls = sleep_calls(config_.kind, level, sleeper().model);
   if (!calls) {
     co_return calls.error();
   }
@@ -349,8 +355,7 @@ asio::awaitable<Result<void>> ExternalEngine::Impl::fall_asleep(SuspendLevel lev
       co_return woke.error();
     }
   }
-  const Result<void> slept =
-      co_await put_to_sleep(address_, config_.kind, level, config_.resume_timeout, timer);
+  const Result<void> slept = co_await put_to_sleep(sleeper(), level, config_.resume_timeout, timer);
   if (slept) {
     asleep_ = level;
   }
@@ -418,7 +423,7 @@ asio::awaitable<Result<void>> ExternalEngine::Impl::save(PhaseTimer& timer) {
 /// Wakes it from its sleep. What is left of one that fails is not known; it is not called again.
 asio::awaitable<Result<void>> ExternalEngine::Impl::wake(Instant deadline, PhaseTimer& timer) {
   const SuspendLevel level = std::exchange(asleep_, std::nullopt).value();
-  return wake_up(address_, config_.kind, level, deadline - steady_now(), timer);
+  return wake_up(sleeper(), level, deadline - steady_now(), timer);
 }
 
 asio::awaitable<Result<void>> ExternalEngine::Impl::freeze(PhaseTimer& timer) {

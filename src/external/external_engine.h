@@ -14,6 +14,7 @@
 #include "config/engine_config.h"
 #include "external/blocking_pool.h"
 #include "external/device_checkpoint.h"
+#include "external/kv_control.h"
 #include "external/memory_meter.h"
 #include "external/phase_timer.h"
 #include "external/proc.h"
@@ -31,6 +32,8 @@ struct EngineTools {
   std::shared_ptr<DeviceMeter> meter{};
   std::shared_ptr<DeviceCheckpoint> checkpoint{};
   std::string no_checkpoint{};  ///< Why there is none.
+  /// Of this engine alone, if its KV is elastic.
+  std::shared_ptr<KvControl> kv{};
 };
 
 /// What an engine holds after something was done to it [bytes].

@@ -130,6 +130,10 @@ asio::awaitable<Result<void>> Probe::learn(Duration patience) {
   co_return Result<void>();
 }
 
+asio::awaitable<void> Probe::touch(Duration patience) const {
+  (void)co_await ask(chat_, 1, patience);  // That it computes is all that is wanted.
+}
+
 asio::awaitable<Result<void>> Probe::again(Duration patience) {
   if (expectation_ == Expectation::kNothing) {
     co_return Result<void>();

@@ -33,6 +33,9 @@ class Probe {
   /// the answer that it gave begins with it. If not, all is asked.
   boost::asio::awaitable<Result<void>> again_briefly(Duration patience);
 
+  /// Asks for one token, whatever it is.
+  boost::asio::awaitable<void> touch(Duration patience) const;
+
   enum class Expectation : std::uint8_t {
     kNothing,    ///< Its health is all there is to go by.
     kAnyAnswer,  ///< Its answers differ.

@@ -3,8 +3,14 @@
 #include <string>
 #include <utility>
 
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "base/clock.h"
 #include "spec/json_view.h"
+#include "spec/json_writer.h"
 
 namespace heddle::external {
 
@@ -14,8 +20,13 @@ using spec::SuspendLevel;
 
 namespace {
 
+constexpr Duration kAskAgain = std::chrono::milliseconds(50);
+
 /// What makes engines of a kind answer the calls.
 std::string advice(EngineKind kind) {
+  if (kind == EngineKind::kOllama) {
+    return "it knows no model of that name";
+  }
   return kind == EngineKind::kVllm
              ? "vLLM has it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1"
              : "SGLang has it with --enable-memory-saver";
@@ -32,6 +43,30 @@ SleepCall post(std::string_view phase, std::string target, std::string body = {}
           .request = {.method = "POST", .target = std::move(target), .body = std::move(body)}};
 }
 
+std::string generate(const std::string& model, int keep_alive) {
+  spec::JsonWriter json;
+  json.begin_object().key("model").string(model).key("stream").boolean(false);
+  json.key("keep_alive").integer(keep_alive).end_object();
+  return std::move(json).take();
+}
+
+/// Whether an answer to /api/ps of Ollama has the model among those that are loaded. A name without
+/// a tag means the tag "latest".
+bool loaded(const http::Reply& answer, const std::string& model) {
+  const Result<spec::Json> json = spec::parse_json(answer.body, "answer");
+  if (!json) {
+    return false;
+  }
+  const std::string tagged = model.find(':') == std::string::npos ? model + ":latest" : model;
+  for (const spec::Json& each : spec::items_at(*json, {"models"})) {
+    const std::string* name = spec::value_at<std::string>(each, {"name"});
+    if (name != nullptr && (*name == model || *name == tagged)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Whether an answer of status 200 says that nothing was done: `{"success": false}`.
 bool denies(const http::Reply& answer) {
   if (!answer.body.starts_with('{')) {
@@ -40,6 +75,28 @@ bool denies(const http::Reply& answer) {
   const Result<spec::Json> json = spec::parse_json(answer.body, "answer");
   const bool* done = json ? spec::value_at<bool>(*json, {"success"}) : nullptr;
   return done != nullptr && !*done;
+}
+
+/// Waits until Ollama has unloaded the model.
+asio::awaitable<Result<void>> await_unloaded(Sleeper engine, Instant deadline) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  for (;;) {
+    http::Request request;
+    request.target = "/api/ps";
+    request.patience = deadline - steady_now();
+    const Result<http::Reply> answer = co_await http::exchange(engine.address, std::move(request));
+    if (!answer) {
+      co_return answer.error();
+    }
+    if (!loaded(*answer, engine.model)) {
+      co_return Result<void>();
+    }
+    if (steady_now() >= deadline) {
+      co_return Error{Code::kDeadlineExceeded, "GET /api/ps: " + engine.model + " is still loaded"};
+    }
+    timer.expires_after(kAskAgain);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
 }
 
 asio::awaitable<Result<void>> make(HttpAddress address,
@@ -79,7 +136,9 @@ asio::awaitable<Result<void>> make(HttpAddress address,
 
 }  // namespace
 
-Result<std::vector<SleepCall>> sleep_calls(EngineKind kind, SuspendLevel level) {
+Result<std::vector<SleepCall>> sleep_calls(EngineKind kind,
+                                           SuspendLevel level,
+                                           const std::string& model) {
   const bool deep = level == SuspendLevel::kDeepSleep;
   if (kind == EngineKind::kVllm && spec::sleeps(level)) {
     return std::vector{post("sleep", deep ? "/sleep?level=2" : "/sleep?level=1")};
@@ -87,10 +146,15 @@ Result<std::vector<SleepCall>> sleep_calls(EngineKind kind, SuspendLevel level) 
   if (kind == EngineKind::kSglang && level == SuspendLevel::kSleep) {
     return std::vector{post("sleep", "/release_memory_occupation", "{}")};
   }
+  if (kind == EngineKind::kOllama && deep) {
+    return std::vector{post("unload", "/api/generate", generate(model, 0))};
+  }
   return without(kind, level);
 }
 
-Result<std::vector<SleepCall>> wake_calls(EngineKind kind, SuspendLevel level) {
+Result<std::vector<SleepCall>> wake_calls(EngineKind kind,
+                                          SuspendLevel level,
+                                          const std::string& model) {
   if (kind == EngineKind::kVllm && level == SuspendLevel::kSleep) {
     return std::vector{post("wake", "/wake_up")};
   }
@@ -103,23 +167,33 @@ Result<std::vector<SleepCall>> wake_calls(EngineKind kind, SuspendLevel level) {
   if (kind == EngineKind::kSglang && level == SuspendLevel::kSleep) {
     return std::vector{post("wake", "/resume_memory_occupation", "{}")};
   }
+  if (kind == EngineKind::kOllama && level == SuspendLevel::kDeepSleep) {
+    return std::vector{post("load", "/api/generate", generate(model, -1))};
+  }
   return without(kind, level);
 }
 
-asio::awaitable<Result<void>> put_to_sleep(HttpAddress address,
-                                           EngineKind kind,
+asio::awaitable<Result<void>> put_to_sleep(Sleeper engine,
                                            SuspendLevel level,
                                            Duration patience,
                                            PhaseTimer& timer) {
-  return make(std::move(address), kind, sleep_calls(kind, level), patience, timer);
+  const Instant deadline = steady_now() + patience;
+  auto calls = sleep_calls(engine.kind, level, engine.model);
+  Result<void> slept =
+      co_await make(engine.address, engine.kind, std::move(calls), patience, timer);
+  if (slept && engine.kind == EngineKind::kOllama) {
+    slept = co_await await_unloaded(std::move(engine), deadline);
+    timer.note("unloaded");
+  }
+  co_return slept;
 }
 
-asio::awaitable<Result<void>> wake_up(HttpAddress address,
-                                      EngineKind kind,
+asio::awaitable<Result<void>> wake_up(Sleeper engine,
                                       SuspendLevel level,
                                       Duration patience,
                                       PhaseTimer& timer) {
-  return make(std::move(address), kind, wake_calls(kind, level), patience, timer);
+  auto calls = wake_calls(engine.kind, level, engine.model);
+  co_return co_await make(engine.address, engine.kind, std::move(calls), patience, timer);
 }
 
 }  // namespace heddle::external

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct SleepCall {
 };
 
 /// What engines of a kind are called with to sleep by `level`, or to wake from it, in this order.
+/// `model` is what they call theirs, where they may have several.
 ///
 ///   kSleep, vLLM        /sleep?level=1: weights to host memory, KV dropped. /wake_up.
 ///   kSleep, SGLang      /release_memory_occupation and /resume_memory_occupation, likewise.
@@ -28,26 +30,37 @@ struct SleepCall {
 ///                       them, /collective_rpc reload_weights reads them anew,
 ///                       /wake_up?tags=kv_cache makes room for KV, and /reset_prefix_cache forgets
 ///                       what was in it. Awake without reload_weights it answers, with nonsense.
+///   kDeepSleep, Ollama  /api/generate without a prompt and with keep_alive 0: the model is
+///   unloaded
+///                       once its requests have ended. /api/generate with keep_alive -1 loads it.
 ///
 /// kFailedPrecondition for kinds that have no such call.
 [[nodiscard]] Result<std::vector<SleepCall>> sleep_calls(spec::EngineKind kind,
-                                                         spec::SuspendLevel level);
+                                                         spec::SuspendLevel level,
+                                                         const std::string& model);
 [[nodiscard]] Result<std::vector<SleepCall>> wake_calls(spec::EngineKind kind,
-                                                        spec::SuspendLevel level);
+                                                        spec::SuspendLevel level,
+                                                        const std::string& model);
+
+/// Who is called.
+struct Sleeper {
+  HttpAddress address{};
+  spec::EngineKind kind = spec::EngineKind::kGeneric;
+  std::string model{};  ///< As it calls it.
+};
 
 /// Makes the calls, each when the one before was answered with status 200, and notes what each
 /// took. kUnavailable where the answer is another, or says itself that nothing was done (vLLM of
 /// prefixes that it does not forget): what an engine must be started with for this is said too. The
 /// calls after it are not made. An engine that sleeps takes no notice of a call to
-/// sleep deeper, and answers 200: it has to be woken before.
+/// sleep deeper, and answers 200: it has to be woken before. Ollama answers before it has unloaded:
+/// it is asked (/api/ps) until it has.
 /// @param patience  For all of them together.
-[[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(HttpAddress address,
-                                                                spec::EngineKind kind,
+[[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(Sleeper engine,
                                                                 spec::SuspendLevel level,
                                                                 Duration patience,
                                                                 PhaseTimer& timer);
-[[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(HttpAddress address,
-                                                           spec::EngineKind kind,
+[[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(Sleeper engine,
                                                            spec::SuspendLevel level,
                                                            Duration patience,
                                                            PhaseTimer& timer);

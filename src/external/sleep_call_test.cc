@@ -29,10 +29,10 @@ struct Ready : RunningEngine {
 
 struct SleepCallTest : testing::Test {
   Result<void> sleep(Ready& engine, EngineKind kind, SuspendLevel level) {
-    return run(engine.loop, put_to_sleep(engine.address, kind, level, 1min, timer));
+    return run(engine.loop, put_to_sleep({engine.address, kind, "alpha"}, level, 1min, timer));
   }
   Result<void> wake(Ready& engine, EngineKind kind, SuspendLevel level, Duration patience = 1min) {
-    return run(engine.loop, wake_up(engine.address, kind, level, patience, timer));
+    return run(engine.loop, wake_up({engine.address, kind, "alpha"}, level, patience, timer));
   }
   std::vector<std::string> phases() const {
     std::vector<std::string> names;
@@ -67,6 +67,18 @@ TEST_F(SleepCallTest, OfDeepSleepReloadsTheWeightsBeforeThereIsKv) {
               ElementsAre("sleep", "wake weights", "reload", "wake KV", "reset prefixes"));
 }
 
+TEST_F(SleepCallTest, OfOllamaUnloadsTheModelAndWaitsUntilItIsGone) {
+  Ready engine({"--sleep-after", "0.2"});
+  EXPECT_TRUE(sleep(engine, EngineKind::kOllama, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_EQ(
+      run(engine.loop, http::exchange(engine.address, {.target = "/api/ps", .patience = 1min}))
+          ->body,
+      R"({"models": []})");
+  EXPECT_TRUE(wake(engine, EngineKind::kOllama, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_THAT(phases(), ElementsAre("unload", "unloaded", "load"));
+  EXPECT_THAT(engine.calls(), HasSubstr(R"("/api/generate", "/api/ps")"));
+}
+
 TEST_F(SleepCallTest, StopsAtTheFirstThatFails) {
   Ready engine({"--fail-reload"});
   EXPECT_TRUE(sleep(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep).has_value());
@@ -87,13 +99,13 @@ TEST_F(SleepCallTest, FailsWhereTheAnswerSaysThatNothingWasDone) {
 TEST_F(SleepCallTest, IsRefusedForKindsWithoutOne) {
   for (const EngineKind kind :
        {EngineKind::kGeneric, EngineKind::kLlamaServer, EngineKind::kOllama}) {
-    const auto calls = sleep_calls(kind, SuspendLevel::kSleep);
+    const auto calls = sleep_calls(kind, SuspendLevel::kSleep, "alpha");
     ASSERT_FALSE(calls.has_value());
     EXPECT_EQ(calls.error().code, Code::kFailedPrecondition);
-    EXPECT_FALSE(wake_calls(kind, SuspendLevel::kSleep).has_value());
+    EXPECT_FALSE(wake_calls(kind, SuspendLevel::kSleep, "alpha").has_value());
   }
-  EXPECT_FALSE(sleep_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep).has_value());
-  EXPECT_FALSE(wake_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_FALSE(sleep_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep, "alpha").has_value());
+  EXPECT_FALSE(wake_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep, "alpha").has_value());
 }
 
 TEST_F(SleepCallTest, SaysWhatAnEngineLacks) {

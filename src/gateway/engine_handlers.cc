@@ -65,6 +65,10 @@ void write_engine(spec::JsonWriter& json,
   json.key("reserved_bytes").integer(bytes(engine.reserved_pages));
   json.key("held_bytes").integer(bytes(engine.held_pages));
   json.key("host_bytes").integer(bytes(engine.host_pages));
+  if (engine.kv_limit_pages > 0) {
+    json.key("kv_limit_bytes").integer(bytes(engine.kv_limit_pages));
+    json.key("kv_used_bytes").integer(bytes(engine.kv_used_pages));
+  }
   json.key("starts").integer(engine.starts).key("deaths").integer(engine.deaths);
   json.key("costs").begin_array();
   for (std::size_t i = 0; i < engine.costs.size(); ++i) {

@@ -355,6 +355,10 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
   };
   bytes("device", engine.held_pages);
   bytes("host", engine.host_pages);
+  if (engine.kv_limit_pages > 0) {
+    bytes("kv_limit", engine.kv_limit_pages);
+    bytes("kv", engine.kv_used_pages);
+  }
   const Labels plain{{"model_name", model}};
   count_up_to("heddle_engine_starts_total", "Times that it was started.", plain, engine.starts);
   count_up_to("heddle_engine_deaths_total", "Times that it ended unasked.", plain, engine.deaths);

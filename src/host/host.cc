@@ -88,7 +88,16 @@ void Host::carry_out(const HostOrder& order) {
       return;
     }
   }
-  std::visit([this](const auto& wanted) { agent_->carry_out(wanted); }, order);
+  if (const auto* limit = std::get_if<core::LimitKv>(&order)) {
+    engines_->carry_out(*limit);
+    return;
+  }
+  const auto carry_out = [this](const auto& wanted) {
+    if constexpr (std::is_constructible_v<agent::AgentOrder, decltype(wanted)>) {
+      agent_->carry_out(wanted);
+    }
+  };
+  std::visit(carry_out, order);
 }
 
 void Host::hear_edges(const agent::EdgeNews& news) {

@@ -17,8 +17,12 @@
 namespace heddle::host {
 
 /// What the manager has a host do.
-using HostOrder =
-    std::variant<core::LoadOn, core::EvictFrom, core::FormGroup, core::Weave, core::Unweave>;
+using HostOrder = std::variant<core::LoadOn,
+                               core::EvictFrom,
+                               core::FormGroup,
+                               core::Weave,
+                               core::Unweave,
+                               core::LimitKv>;
 
 /// A host, as a manager sees it: devices with their workers, external engines, and what the
 /// driver says of GPUs. Loop thread only.

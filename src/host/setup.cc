@@ -55,6 +55,12 @@ std::int64_t engine_pages(const config::Config& config, const config::EngineConf
       std::min((engine.memory + page - 1) / page, std::max<std::uint64_t>(device / page, 1)));
 }
 
+/// KV that it always has; 0: its KV is among engine_pages().
+std::int64_t kv_pages(const config::Config& config, const config::EngineConfig& engine) {
+  const std::uint64_t page = page_of(config);
+  return engine.elastic_kv ? static_cast<std::int64_t>((engine.kv_least + page - 1) / page) : 0;
+}
+
 /// The ids that the model was given, by rank; null: it is not to be served.
 const std::vector<ModelId>* ids_of(const std::vector<Assignment>& assigned,
                                    const OpenedModel& model) {
@@ -108,7 +114,8 @@ void add_engine(const config::Config& config,
   hosted.engines.engines.push_back({.model = id,
                                     .device = device_id(host, index),
                                     .pages = engine_pages(config, engine),
-                                    .levels = engine.suspend});
+                                    .levels = engine.suspend,
+                                    .kv_least = kv_pages(config, engine)});
   hosted.configured.push_back(
       {.model = id,
        .name = model.id,
@@ -138,7 +145,8 @@ void offer_engine(const config::Config& config,
   offer.context = 1;  // Tokens are the engine's own affair.
   offer.ranks.push_back(
       {.image_bytes = engine.memory,
-       .footprints = {{device_id(host, index), {.image_pages = engine_pages(config, engine)}}}});
+       .footprints = {{device_id(host, index),
+                       {.image_pages = engine_pages(config, engine) + kv_pages(config, engine)}}}});
 }
 
 HostFacts host_facts(const config::Config& config, HostId host) {

@@ -390,6 +390,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
   void execute(const core::Weave& command) { order(command.host, command); }
   void execute(const core::Unweave& command) { order(command.host, command); }
+  void execute(const core::LimitKv& command) { order(command.device, command); }
   void execute(const core::TellWorker& command) {
     if (host::HostPort* host = hosts_.port(host_of(command.device))) {
       host->send(command.device, command.epoch, command.message);

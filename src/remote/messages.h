@@ -100,6 +100,7 @@ using ToHost = std::variant<Lead,
                             core::FormGroup,
                             core::Weave,
                             core::Unweave,
+                            core::LimitKv,
                             core::TellWorker>;
 
 // ---- From a host to its manager ----
@@ -161,6 +162,7 @@ using FromHost = std::variant<HostHere,
                               core::ImageState,
                               core::GuestState,
                               core::EngineSaid,
+                              core::EngineKv,
                               core::HostLeaving>;
 
 // ---- From a gateway to a host ----

@@ -100,6 +100,8 @@ inline void fields(Fields& v, EngineStatus& x) {
   v(11, "hung", x.hung);
   v(12, "costs", x.costs);
   v(13, "trouble", x.trouble);
+  v(14, "kv_limit_pages", x.kv_limit_pages, kCount);
+  v(15, "kv_used_pages", x.kv_used_pages, kCount);
 }
 
 inline void fields(Fields& v, ResidentStatus& x) {

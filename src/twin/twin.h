@@ -108,6 +108,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::FormGroup& command) { order(command); }
   void perform(const core::Weave& command) { order(command); }
   void perform(const core::Unweave& command) { order(command); }
+  void perform(const core::LimitKv& /*command*/) {}  // There are no engines here.
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& command) { gateway_.hold(command.request); }
   void give_up(RequestId id);

@@ -6,13 +6,14 @@ of the prompt, so that a test can tell who answered what, and that a stream lost
 
     engine.py --port 8000 --name alpha --anonymous-mib 64 --file-mib 64 --sigterm ignore
 
-Beside the API it serves the sleep calls of vLLM and SGLang, `/calls` (paths of all requests so far but this kind) and
-`/last_request` (path, headers and body of the last request for inference). As vLLM it can be woken piece by piece (`tags`),
-takes no notice of a call to sleep when it sleeps, and talks nonsense once its weights were dropped (`/sleep?level=2`) until it
-was told to reload them.
+Beside the API it serves the sleep calls of vLLM and SGLang, `/calls` (paths of all requests so far but this kind), `/kv` (tokens
+by steps, of an engine with elastic KV) and `/last_request` (path, headers and body of the last request for inference). As vLLM
+it can be woken piece by piece (`tags`), takes no notice of a call to sleep when it sleeps, and talks nonsense once its weights
+were dropped (`/sleep?level=2`) until it was told to reload them.
 """
 
 import argparse
+import fcntl
 import hashlib
 import http.server
 import json
@@ -21,6 +22,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -80,6 +82,20 @@ def parse(arguments=None):
     sleep("--hang-reload", action="store_true")
     sleep("--empty-reload", action="store_true", help="200, and no weights")
     sleep("--fail-reset", action="store_true", help="200, and that the prefixes are not forgotten")
+    kv = parser.add_argument_group("elastic KV, as kvcached has it").add_argument
+    kv("--kv-mib", type=int, default=0, help="it has so many addresses for KV; 0: none of this")
+    kv("--kv-request-mib", type=int, default=32, help="KV of a request while it runs")
+    kv("--kv-page-mib", type=int, default=2, help="what is mapped and unmapped at once")
+    kv("--kv-prealloc-mib", type=int, default=4, help="most that it keeps mapped ahead")
+    kv("--kv-step-ms", type=float, default=10, help="in a step each request that runs gets a token")
+    kv("--kv-directory", default="/dev/shm")
+    kv("--kv-late", type=float, default=0, help="seconds until what a request had is unmapped")
+    kv("--kv-forget", action="store_true", help="what was mapped is used again and never unmapped")
+    kv("--kv-deaf", action="store_true", help="takes no notice of its limit")
+    kv("--kv-over-mib", type=int, default=0, help="says that it has so much more than it was allowed")
+    kv("--kv-other-version", action="store_true", help="a segment of 32 bytes")
+    kv("--kv-missing", action="store_true", help="no segment: kvcached is not installed")
+    kv("--kv-lose-while", metavar="FILE", help="the segment is away while this file exists")
     end = parser.add_argument_group("end").add_argument
     end("--sigterm", choices=["exit", "ignore", "hang"], default="exit", help="hang: closes the port and stays")
     end("--flood", action="store_true", help="writes to stdout as fast as it goes, some lines very long")
@@ -115,6 +131,135 @@ def map_file(options):
     return block
 
 
+class ElasticKv:
+    """A scheduler whose requests take KV that it maps and unmaps, within a limit that others set in its segment.
+
+    As kvcached: it looks at the limit every 100 ms and applies it when it admits a request; what it has mapped beyond goes as its
+    requests end, or are preempted where KV is to shrink below what they use. `made` has the tokens of each step that had work.
+    """
+
+    def __init__(self, options):
+        self.options = options
+        self.path = os.path.join(options.kv_directory, os.environ.get("KVCACHED_IPC_NAME") or f"kvcached_engine_{os.getpgrp()}")
+        self.limit = self.target = options.kv_mib * MIB
+        self.waiting, self.running = [], []
+        self.prealloc = 0
+        self.late = []  # (when it is unmapped, bytes)
+        self.made, self.preempted, self.looked_at = [], 0, 0.0
+        self.changed = threading.Condition()
+        if not options.kv_missing:
+            self.write(self.limit)
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def used(self):
+        held = sum(size for _, size in self.late)
+        return len(self.running) * self.options.kv_request_mib * MIB + held
+
+    def write(self, total=None):
+        """Says what it has, under the lock that kvcached takes."""
+        if self.options.kv_missing:
+            return
+        lost = self.options.kv_lose_while
+        if lost and os.path.exists(lost):
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            return
+        if total is None and not os.path.exists(self.path):
+            total = self.limit
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            over = self.options.kv_over_mib * MIB
+            use = struct.pack("<qq", self.used() + (self.limit + over if over else 0), self.prealloc)
+            if total is not None:
+                os.pwrite(descriptor, struct.pack("<q", total), 0)
+            os.pwrite(descriptor, use + (b"version2" if self.options.kv_other_version else b""), 8)
+        finally:
+            os.close(descriptor)
+
+    def look(self):
+        """What limit it was told; kvcached takes no notice of 0."""
+        now = time.monotonic()
+        if now - self.looked_at < 0.1 or self.options.kv_deaf:
+            return
+        self.looked_at = now
+        try:
+            with open(self.path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                total = struct.unpack("<q", file.read(8))[0]
+        except OSError:
+            return
+        self.target = total or self.target
+
+    def serve(self, tokens):
+        """Waits until a request has had so many tokens."""
+        request = {"left": tokens}
+        with self.changed:
+            self.waiting.append(request)
+            while request["left"] > 0:
+                self.changed.wait()
+
+    def release(self, size):
+        if self.options.kv_forget:
+            self.prealloc += size
+        elif self.options.kv_late:
+            self.late.append((time.monotonic() + self.options.kv_late, size))
+        else:
+            self.prealloc = min(self.prealloc + size, self.options.kv_prealloc_mib * MIB)
+
+    def admit(self):
+        size = self.options.kv_request_mib * MIB
+        if self.waiting:
+            self.limit = self.target  # Applied as something is allocated.
+            while self.used() > self.limit and len(self.running) > 1:
+                self.waiting.insert(0, self.running.pop())
+                self.preempted += 1
+                self.release(size)
+        while self.waiting and self.used() + size <= self.limit:
+            self.running.append(self.waiting.pop(0))
+            self.prealloc = max(0, self.prealloc - size)
+        if not self.options.kv_forget:
+            self.prealloc = min(self.prealloc, max(0, self.limit - self.used()))
+
+    def step(self):
+        self.look()
+        now = time.monotonic()
+        self.late = [(when, size) for when, size in self.late if when > now]
+        had_work = bool(self.waiting or self.running)
+        self.admit()
+        for request in self.running:
+            request["left"] -= 1
+        if had_work:
+            self.made.append(len(self.running))
+        ended = [request for request in self.running if request["left"] <= 0]
+        self.running = [request for request in self.running if request["left"] > 0]
+        for _ in ended:
+            self.release(self.options.kv_request_mib * MIB)
+        if ended:
+            self.changed.notify_all()
+        self.write()
+
+    def run(self):
+        while True:
+            time.sleep(self.options.kv_step_ms / 1000)
+            with self.changed:
+                self.step()
+
+    def told(self, steps):
+        """What it made in so many steps since the last time that this was asked."""
+        with self.changed:
+            made, self.made = self.made, []
+            return {
+                "steps": len(made),
+                "tokens": sum(made[:steps]) if steps else sum(made),
+                "limit": self.limit,
+                "used": self.used(),
+                "running": len(self.running),
+                "waiting": len(self.waiting),
+                "preempted": self.preempted,
+            }
+
+
 class Engine:
     """What all connections share."""
 
@@ -130,6 +275,7 @@ class Engine:
         self.refuse, self.fail = options.refuse, options.fail
         self.anonymous = hold(options.anonymous_mib)
         self.file = map_file(options)
+        self.kv = ElasticKv(options) if options.kv_mib else None
         self.leaked, self.backup, self.grown = None, None, []
 
     def healthy(self):
@@ -229,6 +375,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(200, self.engine.calls)
         if path == "/last_request":
             return self.reply(200, self.engine.last_request)
+        if path == "/kv" and self.engine.kv:
+            steps = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("steps", ["0"])
+            return self.reply(200, self.engine.kv.told(int(steps[0])))
         with self.engine.mutex:
             self.engine.calls.append(self.path)
         while self.engine.options.silent_while and os.path.exists(self.engine.options.silent_while):
@@ -239,6 +388,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(200, {"object": "list", "data": [{"id": self.engine.options.name, "object": "model"}]})
         if path in ("/sleep", "/release_memory_occupation", "/wake_up", "/resume_memory_occupation"):
             return self.turn(path)
+        if path == "/api/ps":  # Ollama's: what is loaded.
+            loaded = [] if self.engine.asleep else [{"name": self.engine.options.name + ":latest"}]
+            return self.reply(200, {"models": loaded})
+        if path == "/api/generate":
+            return self.load_or_unload(body)
         if path == "/is_sleeping":
             return self.reply(200, {"is_sleeping": self.engine.asleep})
         if path == "/collective_rpc":
@@ -268,6 +422,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(options.sleep_after)
             self.engine.sleep(int(query.get("level", ["1"])[0]))
         return self.reply(200, {"status": "sleeping" if self.engine.asleep else "awake"})
+
+    def load_or_unload(self, body):
+        """Ollama's, without a prompt: answers at once and unloads in its own time."""
+        options = self.engine.options
+        request = json.loads(body or b"{}")
+        if request.get("model") != options.name:
+            return self.error(404, "model not found")
+        if request.get("keep_alive") == 0:
+            threading.Timer(options.sleep_after, self.engine.sleep, [1]).start()
+        else:
+            time.sleep(options.wake_after)
+            self.engine.wake(TAGS)
+        return self.reply(200, {"model": options.name, "done": True})
 
     def call_all(self, body):
         """vLLM's call of a method in all of its workers."""
@@ -310,6 +477,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if options.taciturn:
             words = words[: request.get("min_tokens", 0)]
         time.sleep(options.first_token_ms / 1000)
+        if self.engine.kv:
+            self.engine.kv.serve(len(words))
         if request.get("stream"):
             return self.stream(chat, words, limit, request)
         return self.reply(200, self.whole(chat, words, limit))

@@ -170,11 +170,11 @@ def test_a_server_that_ends_takes_its_engines_with_it(tmp_path):
     wait_until(lambda: not any(map(alive, family)))
 
 
-def tight_pair(options, level="sleep"):
+def tight_pair(options, level="sleep", kind="vllm"):
     """Two engines of 120 MiB that sleep, on a device of this machine's memory, which holds one of them."""
     port = engines.free_port(2)
     rows = "".join(
-        f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--anonymous-mib 80 ' + more))}, engine: vllm,"
+        f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--anonymous-mib 80 ' + more))}, engine: {kind}, checkEndpoint: /health,"
         f" memory: 120MiB, suspend: [{level}], drain: 100ms}}\n"
         for name, more in (("bad", options), ("good", ""))
     )
@@ -207,6 +207,15 @@ def test_one_that_sleeps_well_is_not_started_again(level):
             assert_answers(server, "good")
         starts, costs = levels(server, "bad")
         assert starts == 1 and costs[level]["times"] >= 2 and costs[level]["insufficient"] == 0
+
+
+def test_ollama_unloads_its_model_and_loads_it_again():
+    with heddle.Server(tight_pair("--sleep-after 0.3", "deep_sleep", "ollama")) as server:
+        for _ in range(3):
+            assert_answers(server, "bad")
+            assert_answers(server, "good")
+        starts, costs = levels(server, "bad")
+        assert starts == 1 and costs["deep_sleep"]["times"] >= 2 and costs["deep_sleep"]["insufficient"] == 0
 
 
 def test_one_that_keeps_its_memory_asleep_is_ended_instead():

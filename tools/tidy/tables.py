@@ -148,6 +148,7 @@ TESTED_BY = {
     "external/command_body.cc": "external/external_engine_test.cc",
     "external/cuda_checkpoint.cc": "external/device_checkpoint_test.cc",
     "external/engine_body.cc": "external/external_engine_test.cc",
+    "external/engine_watch.cc": "external/engine_host_test.cc",
     "external/nvml.cc": "external/memory_meter_test.cc",
     "gateway/context.cc": "gateway/gateway_test.cc",
     "gateway/forwarded_request.cc": "gateway/forwarding_test.cc",

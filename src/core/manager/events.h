@@ -263,6 +263,21 @@ struct EngineSaid {
   Duration swap_in{};           ///< And bringing it back.
   Error reason{};
 };
+/// From the host: what an elastic engine has of its device for KV, while it runs; said when that
+/// changes (docs/contracts/elastic_engines.md).
+struct EngineKv {
+  DeviceId device{};
+  ModelId model{};
+  /// Of the engine and its KV together: what no load may count on.
+  std::int64_t firm_pages = 0;
+  std::int64_t fixed_pages = 0;   ///< Of the engine alone.
+  std::int64_t least_pages = 0;   ///< KV that it always has.
+  std::int64_t limit_pages = 0;   ///< KV that is its own.
+  std::int64_t wanted_pages = 0;  ///< What its host takes to be the last LimitKv.
+  std::int64_t used_pages = 0;    ///< KV that it has mapped, as it says.
+  bool deaf = false;              ///< Its limit cannot be changed now, or it does not keep to it.
+  friend bool operator==(const EngineKv&, const EngineKv&) = default;
+};
 /// GPUs of which one can have KV of its models on the other, and the other run attention over it,
 /// in place of what was said before. Parts of the host's memory all can.
 struct GuestPeers {
@@ -301,9 +316,20 @@ using ManagerEvent = std::variant<Configure,
                                   GuestState,
                                   GuestPeers,
                                   EngineSaid,
+                                  EngineKv,
                                   RequestUnanswered,
                                   DrainManager,
                                   Tick>;
+
+/// To the host: the KV of an elastic engine may have so many pages of its device. More are reserved
+/// first, of a worker's device by Borrow. Fewer are the engine's until it says that it has no more.
+struct LimitKv {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};  ///< Of what is borrowed.
+  std::int64_t pages = 0;
+  friend bool operator==(const LimitKv&, const LimitKv&) = default;
+};
 
 /// Among the cores of a host: have the device's worker give up pages, and give what backs them to
 /// the kernel. Answered by LoanGranted or LoanRefused.
@@ -372,6 +398,7 @@ using ManagerCommand = std::variant<LoadOn,
                                     FormGroup,
                                     Weave,
                                     Unweave,
+                                    LimitKv,
                                     Dispatch,
                                     Hold,
                                     TellWorker,

@@ -115,6 +115,20 @@ void ExternalEngines::hear(const Parts& core, const EngineSaid& said) {
   }
 }
 
+/// Of one that the manager took to be out, it says nothing new: what comes of that is on its way.
+void ExternalEngines::hear(const Parts& core, const EngineKv& said) {
+  const auto device = state_.devices.find(said.device);
+  if (device == state_.devices.end()) {
+    return;
+  }
+  const auto found = device->second.instances.find(said.model);
+  if (found != device->second.instances.end() && found->second.runs() &&
+      state_.models.at(said.model).external()) {
+    core.kv_limits.heard(said);
+    core.residency.hold_pages(said.device, said.model, said.firm_pages);
+  }
+}
+
 void ExternalEngines::serves(const Parts& core, const Instance& engine, const EngineSaid& said) {
   ModelState& model = state_.models.at(said.model);
   model.learned_pages = said.held_pages;
@@ -147,6 +161,7 @@ void ExternalEngines::left(const Parts& core, const Instance& engine, const Engi
     core.residency.lose(said.device, said.model);
   } else {
     core.residency.suspend(said.device, said.model, said.held_pages);
+    core.kv_limits.forget(said.device, said.model);
     rejoin(core, said.device, said.model);
   }
   count_frozen(said.model);

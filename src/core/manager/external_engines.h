@@ -11,6 +11,7 @@ class ExternalEngines {
   explicit ExternalEngines(State& state) : state_(state) {}
 
   void hear(const Parts& core, const EngineSaid& said);
+  void hear(const Parts& core, const EngineKv& said);
   void hear(const Parts& core, const RequestUnanswered& unanswered);
   /// The engines of the host run on, perhaps. Their requests are lost until their fronts say what
   /// became of them, or the host is heard of again.

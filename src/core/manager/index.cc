@@ -151,6 +151,12 @@ bool is_dedicated(const State& state, const DeviceState& device) {
 /// So many changes are remembered.
 constexpr std::size_t kChanges = 8192;
 
+bool has_elastic(const DeviceState& device) {
+  return device.shortage.engines > 0 ||
+         std::ranges::any_of(device.instances,
+                             [](const auto& entry) { return entry.second.elastic.has_value(); });
+}
+
 bool lacking(const DeviceState& device) {
   const Shortage& shortage = device.shortage;
   return shortage.sequences > 0 || shortage.pages > 0 || shortage.waited != 0;
@@ -225,6 +231,7 @@ void reindex(State& state, DeviceId device_id, ModelId id) {
   put(state.index.watched, {device_id, id}, instance != nullptr && watched(*instance));
   device.mixed = mixed(state, device);
   put(state.index.mixed, device_id, device.mixed);
+  put(state.index.elastic, device_id, has_elastic(device));
   device.dedicated = is_dedicated(state, device);
   count_use(state, device);
   replace(state, device_id);
@@ -255,6 +262,7 @@ void reindex(State& state, DeviceId id) {
   put(index.alone, id, device.alone.has_value());
   put(index.lending, id, !device.guests.empty());
   put(index.lacking, id, lacking(device));
+  put(index.elastic, id, has_elastic(device));
   count_use(state, device);
   replace(state, id);
   const auto plan = device.plan ? std::optional(device.plan->model) : std::nullopt;
@@ -382,6 +390,7 @@ void check_device(const State& state, DeviceId id, const DeviceState& device) {
   HEDDLE_CHECK(index.alone.contains(id) == device.alone.has_value());
   HEDDLE_CHECK(index.lending.contains(id) == !device.guests.empty());
   HEDDLE_CHECK(index.lacking.contains(id) == lacking(device));
+  HEDDLE_CHECK(index.elastic.contains(id) == has_elastic(device));
   HEDDLE_CHECK(device.mixed == mixed(state, device));
   HEDDLE_CHECK(index.mixed.contains(id) == device.mixed);
   HEDDLE_CHECK(device.use == use_of(state, device));

@@ -81,6 +81,7 @@ class Core {
   void on(const GuestState& guests) { guests_.heard(guests); }
   void on(const GuestPeers& peers) { guests_.heard(peers); }
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
+  void on(const EngineKv& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
   void on(const HostLost& lost) {
     engines_.hear(parts_, lost);
@@ -129,6 +130,7 @@ class Core {
   GuestLoans guests_{state_, out_};
   Fetches fetches_{state_};
   Residency residency_{state_, out_, queues_, demand_, guests_, fetches_};
+  KvLimits kv_limits_{state_, out_};
   Shortages shortages_{state_};
   Loads loads_{state_, residency_};
   DrainPlans plans_{state_, out_, residency_, loads_};
@@ -146,6 +148,7 @@ class Core {
                .guests = guests_,
                .fetches = fetches_,
                .residency = residency_,
+               .kv_limits = kv_limits_,
                .shortages = shortages_,
                .loads = loads_,
                .plans = plans_,
@@ -176,6 +179,7 @@ void Core::schedule() {
   place(parts_);
   recall(parts_);
   weave(parts_);
+  share_kv(parts_);
   lend(parts_);
   finish_moves(parts_);
   look_ahead();

@@ -7,6 +7,7 @@
 #include "core/manager/drain_plans.h"
 #include "core/manager/fetches.h"
 #include "core/manager/guest_loans.h"
+#include "core/manager/kv_limits.h"
 #include "core/manager/load_attempts.h"
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
@@ -33,6 +34,7 @@ struct Parts {
   GuestLoans& guests;
   Fetches& fetches;
   Residency& residency;
+  KvLimits& kv_limits;
   Shortages& shortages;
   Loads& loads;
   DrainPlans& plans;

@@ -8,13 +8,34 @@ namespace heddle::core::manager {
 void Shortages::heard(DeviceId device, const DeviceReport& report) {
   count(device);
   Shortage& shortage = state_.devices.at(device).shortage;
-  shortage.sequences = report.short_sequences;
-  shortage.pages = report.short_pages;
-  shortage.model = report.short_model;
+  shortage.sequences = report.short_sequences + shortage.engines;
+  shortage.own_pages = report.short_pages;
+  shortage.pages = report.short_pages + shortage.engine_pages;
+  shortage.model =
+      report.short_sequences > 0 || shortage.engines == 0 ? report.short_model : shortage.engine;
   reindex(state_, device);
   for (const ResidentReport& resident : report.models) {
     hear_late(state_.devices.at(device), resident);
   }
+}
+
+void Shortages::engines_lack(DeviceId device,
+                             std::int64_t engines,
+                             std::int64_t pages,
+                             ModelId engine) {
+  Shortage& shortage = state_.devices.at(device).shortage;
+  if (engines == shortage.engines && pages == shortage.engine_pages && engine == shortage.engine) {
+    return;
+  }
+  count(device);
+  const std::int64_t own = shortage.sequences - shortage.engines;
+  shortage.engines = engines;
+  shortage.engine_pages = pages;
+  shortage.engine = engine;
+  shortage.sequences = own + engines;
+  shortage.pages = shortage.own_pages + pages;
+  shortage.model = own == 0 && engines > 0 ? engine : shortage.model;
+  reindex(state_, device);
 }
 
 void Shortages::hear_late(DeviceState& device, const ResidentReport& resident) {
@@ -43,7 +64,8 @@ void Shortages::pay_unborne(ModelId model, double waited) {
 
 void Shortages::clear(DeviceId device) {
   Shortage& shortage = state_.devices.at(device).shortage;
-  shortage.sequences = shortage.pages = 0;
+  shortage.sequences = shortage.pages = shortage.own_pages = 0;
+  shortage.engines = shortage.engine_pages = 0;
   reindex(state_, device);
 }
 

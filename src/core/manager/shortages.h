@@ -12,6 +12,8 @@ class Shortages {
 
   /// As the device's worker says.
   void heard(DeviceId device, const DeviceReport& report);
+  /// So many elastic engines there lack so many pages of KV in sum, `engine` most.
+  void engines_lack(DeviceId device, std::int64_t engines, std::int64_t pages, ModelId engine);
   /// The worker is gone, and the sequences with it.
   void clear(DeviceId device);
   /// Counts what they have waited until now.

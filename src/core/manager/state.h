@@ -225,6 +225,14 @@ struct GroupPart {
   bool forming = false;  ///< Of rank 0: FormGroup was given.
 };
 
+/// The KV of an elastic engine, and what it was told.
+struct ElasticKv {
+  EngineKv said{};
+  std::int64_t told = 0;    ///< In the last LimitKv.
+  std::int64_t noted = 0;   ///< Likewise, of those that people were told of.
+  Instant told_again_at{};  ///< Its host could not do what it was told; it is not asked before.
+};
+
 /// A model on a device.
 class Instance {
  public:
@@ -264,9 +272,10 @@ class Instance {
   bool complete = false;        ///< All its weights are there.
   /// As last reported; of an external engine, all it holds.
   std::int64_t kv_pages = 0;
-  std::int64_t kv_peak = 0;      ///< Most pages of KV lately.
-  std::int64_t guest_pages = 0;  ///< Of its KV, on another device.
-  Duration attention{};          ///< As ResidentReport has it, with the next two.
+  std::optional<ElasticKv> elastic{};  ///< Of such an engine that runs. Written by KvLimits.
+  std::int64_t kv_peak = 0;            ///< Most pages of KV lately.
+  std::int64_t guest_pages = 0;        ///< Of its KV, on another device.
+  Duration attention{};                ///< As ResidentReport has it, with the next two.
   Duration guest_loss{};
   double reading = 0;
   bool spare = false;                  ///< Gets requests only when the others have enough.
@@ -296,6 +305,10 @@ struct Shortage {
   std::int64_t sequences = 0;
   std::int64_t pages = 0;
   ModelId model{};
+  std::int64_t own_pages = 0;  ///< Of `pages`, what the worker's sequences want.
+  std::int64_t engines = 0;    ///< Of `sequences`, elastic engines that lack KV, each one.
+  std::int64_t engine_pages = 0;
+  ModelId engine{};     ///< The one that lacks most.
   double waited = 0;    ///< What they have waited so far, in sum [s].
   Instant until{};      ///< When that was counted.
   Instant recall_at{};  ///< None of them is recalled before.
@@ -388,6 +401,7 @@ struct Index {
   std::set<DeviceId> lending{};  ///< With guests.
   std::set<DeviceId> lacking{};  ///< Where sequences wait for memory, or have waited.
   std::set<DeviceId> mixed{};    ///< With engines or parts of groups.
+  std::set<DeviceId> elastic{};  ///< With elastic engines that run, or that lacked KV.
   /// Those that are another place than before for models that want one, in the order of changes;
   /// `forgotten` were before the first of them.
   std::vector<DeviceId> changed{};

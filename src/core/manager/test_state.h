@@ -236,6 +236,7 @@ class TestState {
   GuestLoans guests{state, out};
   Fetches fetches{state};
   Residency residency{state, out, queues, demand, guests, fetches};
+  KvLimits kv_limits{state, out};
   Shortages shortages{state};
   Loads loading{state, residency};
   DrainPlans plans{state, out, residency, loading};
@@ -252,6 +253,7 @@ class TestState {
                   .guests = guests,
                   .fetches = fetches,
                   .residency = residency,
+                  .kv_limits = kv_limits,
                   .shortages = shortages,
                   .loads = loading,
                   .plans = plans,

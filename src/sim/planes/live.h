@@ -131,6 +131,7 @@ class LivePlane final : public ControlPlane {
   void perform(const Turn& /*turn*/, const core::Hold& /*hold*/) {}
   void perform(const Turn& /*turn*/, const core::AdminDone& /*done*/) {}
   void perform(const Turn& /*turn*/, const core::Drained& /*drained*/) {}
+  void perform(const Turn& /*turn*/, const core::LimitKv& /*limit*/) {}  // No engine is elastic.
 
   [[nodiscard]] LiveDevice& device(DeviceId id) { return devices_.at(map_->gpu(id).value()); }
   [[nodiscard]] const LiveDevice& device(DeviceId id) const {

@@ -35,8 +35,9 @@ std::vector<policy::LenderCandidate> idle_models(const Parts& core, const Device
     const Instant rests = last_used + kLoadsIdle * load_time(state, model, device);
     const bool resident =
         model.sharded() ? instance.staged() && instance.is<Member>() : instance.is<Serving>();
-    const bool lends = resident && !model.external() && !busy(state, all, instance) &&
-                       !stays(state, model) &&
+    // Of engines those that share memory; the others only make room for loads.
+    const bool lends = resident && (!model.external() || instance.elastic) &&
+                       !busy(state, all, instance) && !stays(state, model) &&
                        state.now >= instance.serving_since + model.config.min_residence;
     if (lends && (state.options.planner.value || state.now >= rests)) {
       idle.push_back({.model = id,
@@ -90,8 +91,13 @@ void lend_on(const Parts& core, const DeviceState& device) {
   }
   core.shortages.pay(device.config.id, lending.paid);
   for (const ModelId lender : lending.lenders) {
-    core.residency.evict(
-        device.config.id, lender, EvictMode::kWhenIdle, EvictionReason::kOutgrown, shortage.model);
+    const bool engine = core.state.models.at(lender).external();
+    core.residency.evict(device.config.id,
+                         lender,
+                         EvictMode::kWhenIdle,
+                         EvictionReason::kOutgrown,
+                         shortage.model,
+                         engine ? pages_of(core.state, device, lender, 0) : 0);
   }
   if (lending.lenders.empty() && core.state.options.planner.pressure) {
     relieve(core, device);

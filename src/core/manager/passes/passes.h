@@ -47,6 +47,10 @@ void place(const Parts& core);
 /// itself (WEAVER; docs/contracts/guests.md).
 void weave(const Parts& core);
 
+/// Divides what a device has left among the KV of its elastic engines (policy/kv_shares.h), and
+/// counts those as short of memory that want more.
+void share_kv(const Parts& core);
+
 /// Recalls requests that wait for memory where another device of their model has some.
 void recall(const Parts& core);
 /// Has idle models give their pages to requests that have waited for as much as those are worth,

@@ -32,7 +32,7 @@ void be_late(TestState& core, std::int64_t late, DeviceId device = kDevice, Mode
 }
 
 /// How many requests of the model each device was told to give back.
-std::vector<std::pair<DeviceId, std::int64_t>> recalls(const TestState& core) {
+std::vector<std::pair<DeviceId, std::int64_t>> spread_recalls(const TestState& core) {
   std::vector<std::pair<DeviceId, std::int64_t>> all;
   for (const TellWorker& tell : core.all<TellWorker>()) {
     if (const auto* recall = std::get_if<RecallRequests>(&tell.message)) {
@@ -63,26 +63,26 @@ TEST(Spread, WhoWillBeLateGoesWhereNobodyWaits) {
   Uneven core(4);
   be_late(core, 1);
   spread(core.parts);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 1}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 1}}));
 }
 
 TEST(Spread, WhoIsInTimeStays) {
   Uneven core(4);
   spread(core.parts);
-  EXPECT_TRUE(recalls(core).empty());
+  EXPECT_TRUE(spread_recalls(core).empty());
 }
 
 TEST(Spread, NoMoreGoThanMakeTheTwoEven) {
   Uneven core(4);
   be_late(core, 4);
   spread(core.parts);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 2}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 2}}));
 }
 
 TEST(Spread, RequestsThatAreMoreThanADeviceShouldBearWaitAsWell) {
   Uneven core(7);
   spread(core.parts);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 3}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 3}}));
 }
 
 TEST(Spread, AllThatHaveRoomTakeSome) {
@@ -91,7 +91,7 @@ TEST(Spread, AllThatHaveRoomTakeSome) {
   core.run(kA, kThird);
   core.run(kA, kThird);
   spread(core.parts);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 5}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 5}}));
 }
 
 TEST(Spread, NobodyGoesWhereItWouldWaitToo) {
@@ -113,7 +113,7 @@ TEST(Spread, NobodyGoesWhereItWouldWaitToo) {
     be_late(core, 4);
     reasons[i](core);
     spread(core.parts);
-    EXPECT_TRUE(recalls(core).empty()) << i;
+    EXPECT_TRUE(spread_recalls(core).empty()) << i;
   }
 }
 
@@ -122,10 +122,10 @@ TEST(Spread, AnInstanceThatWasSparedIsTakenBackFirst) {
   core.residency.spare(kOther, kA, true);
   be_late(core, 1);
   spread(core.parts);
-  EXPECT_TRUE(recalls(core).empty());
+  EXPECT_TRUE(spread_recalls(core).empty());
   EXPECT_FALSE(core.at(kA, kOther).spare);
   spread(core.parts);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 1}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 1}}));
 }
 
 // ---- One more ----
@@ -218,7 +218,7 @@ TEST(Spread, AnEngineHasWhatItHas) {
   core.pass(1min);
   spread(core.parts);
   EXPECT_TRUE(core.loads().empty());
-  EXPECT_TRUE(recalls(core).empty());
+  EXPECT_TRUE(spread_recalls(core).empty());
 }
 
 // ---- Sharded models ----
@@ -268,7 +268,7 @@ TEST(Spread, WhileABlockIsClaimedNoneIsSoughtAndLateRequestsGoWhereTheyCan) {
   EXPECT_EQ(core.decisions(DecisionKind::kAdd).size(), 1U);
   core.serve_group(kThird);
   core.look_after(1s);
-  EXPECT_EQ(recalls(core), (Recalls{{kDevice, 1}}));
+  EXPECT_EQ(spread_recalls(core), (Recalls{{kDevice, 1}}));
 }
 
 }  // namespace
