@@ -258,6 +258,9 @@ struct RankEngine {
     if (group != nullptr) {
       engine->join_group(kModel, *group);
     }
+    if (model.spec.shard.ranks > 1) {
+      HEDDLE_CHECK(engine->set_share(kModel, host.pool().free_count()).has_value());
+    }
     engine->set_image_ready(kModel, model.layout.bytes);
   }
 

@@ -145,20 +145,45 @@ void DeviceExecutor::meet(const GuestHost& host) {
   }
 }
 
-void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
+void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep,
+                          std::vector<core::WorkerEvent>& events) {
   const auto found = opened_.find(lockstep->model());
   if (found == opened_.end() || !found->second.registered) {
     return;  // It was closed before the group was formed.
   }
+  HEDDLE_CHECK(lockstep_ == nullptr || lockstep_->model() == lockstep->model());
   engine_->join_group(lockstep->model(), lockstep->group());
   lockstep_ = std::move(lockstep);
+  events.push_back(core::GroupJoined{.model = lockstep_->model(), .leads = lockstep_->leads()});
 }
 
-Result<void> DeviceExecutor::follow(core::WorkerCommand command) {
+/// The ranks meet. What one of them has reserved beyond the others' it hears of and gives back.
+void DeviceExecutor::execute(const core::SizeShare& command,
+                             std::vector<core::WorkerEvent>& events) {
+  if (lockstep_ == nullptr || lockstep_->model() != command.model) {
+    return;  // It was closed.
+  }
+  const Result<std::int64_t> least = lockstep_->group().least(command.pages);
+  if (!least) {
+    lost_ = least.error();
+    return;
+  }
+  const Result<std::int64_t> pages = engine_->set_share(command.model, *least);
+  HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
+  kv_changed_ = true;
+  events.push_back(core::ShareSet{.model = command.model, .pages = *pages});
+}
+
+Result<void> DeviceExecutor::follow(core::WorkerCommand command,
+                                    std::vector<core::WorkerEvent>& told) {
   if (lockstep_ == nullptr || lockstep_->leads()) {
     return {};
   }
-  name_shard(command);
+  command = lockstep_->named_here(std::move(command));
+  if (const auto* size = std::get_if<core::SizeShare>(&command)) {
+    told.push_back(core::ShareAsked{.model = size->model, .pages = size->pages});
+    return {};
+  }
   if (const auto* add = std::get_if<core::AddSequence>(&command)) {
     followed_.insert(add->sequence);
   } else if (const auto* remove = std::get_if<core::RemoveSequence>(&command)) {
@@ -175,17 +200,6 @@ Result<void> DeviceExecutor::follow(core::WorkerCommand command) {
     }
   }
   return done;
-}
-
-/// The leader's commands name its own shard.
-void DeviceExecutor::name_shard(core::WorkerCommand& command) const {
-  if (auto* add = std::get_if<core::AddSequence>(&command)) {
-    add->model = lockstep_->model();
-  } else if (auto* run = std::get_if<core::RunStep>(&command)) {
-    for (policy::ModelBatch& batch : run->plan.batches) {
-      batch.model = lockstep_->model();
-    }
-  }
 }
 
 void DeviceExecutor::execute(const core::AdoptPages& command,
@@ -379,7 +393,11 @@ void DeviceExecutor::execute(const core::PrioritiseCopy& command,
 }
 
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
-  refused_.clear();  // The core has heard of them all.
+  const bool of_group = lockstep_ != nullptr && runs(command.plan, lockstep_->model());
+  const bool follows = of_group && !lockstep_->leads();
+  std::erase_if(refused_, [&](core::SequenceId id) {
+    return is_followed(id) == follows;  // The core that runs this has heard of all of its own.
+  });
   const bool waits = waits_for_weights(command.plan);
   pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
@@ -417,7 +435,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
                            stats_);
   done.hosting = std::min(pacing_.guest_time() - guest_time, done.took);
   done.counted = counted();
-  if (lockstep_ != nullptr) {
+  if (of_group) {
     if (const Result<void> same = lockstep_->compare(done); !same) {
       lost_ = same.error();
       return;

@@ -120,6 +120,7 @@ class Answers {
                      .has_value());
     if (group != nullptr) {
       engine_->join_group(kModel, *group);
+      HEDDLE_CHECK(engine_->set_share(kModel, host.pool().free_count()).has_value());
     }
     engine_->set_image_ready(kModel, model.layout.bytes);
   }

@@ -5,6 +5,9 @@
 
 #include "base/check.h"
 #include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/views.h"
+#include "policy/eviction.h"
 
 namespace heddle::core::manager {
 
@@ -35,15 +38,96 @@ bool dedicated(const State& state, const DeviceState& device) {
   });
 }
 
+bool has_to_itself(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    const ModelState& model = state.models.at(entry.first);
+    return model.grouped() && !model.config.shares && !entry.second.staged();
+  });
+}
+
 bool held(const State& state, const DeviceState& device) {
   return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
-    if (!state.models.at(entry.first).grouped() || entry.second.staged()) {
+    const ModelState& model = state.models.at(entry.first);
+    if (!model.grouped() || model.config.shares || entry.second.staged()) {
       return false;
     }
     const Instance* leader = leading(state, device, entry.first);
     return leader == nullptr || !leader->is<Serving>() || !leader->in_flight.empty() ||
            !state.models.at(asked(state, entry.first)).waiting.empty();
   });
+}
+
+bool in_group(const State& state, ModelId model, const Instance& instance) {
+  return state.models.at(model).grouped() && !instance.staged() && !of_cut(state, model);
+}
+
+bool too_slow_beside(const State& state,
+                     const DeviceState& device,
+                     ModelId here,
+                     ModelId wanted) {
+  const Instance* leader = leading(state, device, here);
+  const DeviceId first = device.instances.at(here).part().leader.value_or(device.config.id);
+  const policy::Footprint* own = state.models.at(here).need_on(device);
+  const policy::Footprint* other = state.models.at(wanted).need_on(device);
+  const ModelState& model = state.models.at(asked(state, here));
+  if (leader == nullptr || own == nullptr || other == nullptr || own->image_pages == 0 ||
+      (leader->in_flight.empty() && model.waiting.empty())) {
+    return false;
+  }
+  const double longer = 1 + static_cast<double>(other->image_pages) /
+                                static_cast<double>(own->image_pages);
+  const auto step = Duration(static_cast<Duration::rep>(
+      longer * static_cast<double>(state.devices.at(first).step.count())));
+  return step > std::min(model.objectives().tpot,
+                         state.models.at(asked(state, wanted)).objectives().tpot);
+}
+
+std::int64_t pages_for_shard(const State& state, const DeviceState& device, ModelId shard) {
+  const ModelState& model = state.models.at(asked(state, shard));
+  const policy::Footprint& footprint = *state.models.at(shard).need_on(device);
+  std::vector<std::int64_t> lengths;
+  for (const auto& [key, request] : model.waiting) {
+    lengths.push_back(state.requests.at(request).need);
+  }
+  const std::int64_t fixed = footprint.image_pages + footprint.overhead_pages;
+  const std::int64_t kv = std::max(policy::kv_pages(footprint.kv, lengths), footprint.min_kv_pages);
+  return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
+}
+
+std::optional<std::vector<ModelId>> in_the_way(const State& state,
+                                               const DeviceState& device,
+                                               ModelId shard) {
+  if (!state.models.at(shard).config.shares) {
+    return std::nullopt;
+  }
+  const policy::PlacementDevice there = view(state, device, shard);
+  std::int64_t free = there.free_pages;
+  if (staged(device, shard) != nullptr) {
+    free += pages_of(state, device, shard, workspace_of(state, device, shard));
+  }
+  std::vector<ModelId> goes;
+  std::vector<policy::ResidentView> others;
+  for (const policy::ResidentView& resident : there.residents) {
+    const Instance* leader = leading(state, device, resident.model);
+    if (state.models.at(resident.model).external()) {
+      free += resident.pages;
+    } else if (resident.displaced || leader == nullptr || leader->is<Draining>()) {
+      goes.push_back(resident.model);
+      free += resident.pages;
+    } else {
+      others.push_back(resident);
+      // No request waits for what is on its way to be staged.
+      others.back().in_transition =
+          resident.in_transition && staged(device, resident.model) == nullptr;
+    }
+  }
+  const auto victims =
+      policy::choose_victims(others, free, pages_for_shard(state, device, shard));
+  if (!victims) {
+    return std::nullopt;
+  }
+  goes.insert(goes.end(), victims->begin(), victims->end());
+  return goes;
 }
 
 bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
@@ -93,7 +177,9 @@ Beside beside(const State& state, ModelId model, DeviceId leader) {
   }
   for (const ShardPlace& place : block(state, model, leader)) {
     for (const auto& [id, instance] : state.devices.at(place.device).instances) {
-      if (id != place.model && !instance.is<Suspended>()) {
+      const bool alone = !state.models.at(model).config.shares || state.models.at(id).external() ||
+                         in_group(state, id, instance);
+      if (alone && id != place.model && !instance.is<Suspended>()) {
         most = std::max(most, instance.is<Evicting>() ? Beside::kLeaving : Beside::kStaying);
       }
     }
@@ -146,7 +232,10 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        HEDDLE_CHECK(other == model || leaves || absent || adopted || of_cut(state, model) ||
+        const bool shares = state.models.at(model).config.shares &&
+                            !state.models.at(other).external() && !in_group(state, other, beside);
+        HEDDLE_CHECK(other == model || leaves || absent || adopted || shares ||
+                     of_cut(state, model) ||
                      (!instance.runs() && !instance.is<Member>()));
       }
       if (!instance.runs()) {

@@ -87,8 +87,8 @@ policy::PlacedReplica placed_group(const State& state, ModelId id, DeviceId lead
       .id = replica_id(leader, id),
       .model = id,
       .state = complete ? policy::ReplicaState::kReady : policy::ReplicaState::kLoading,
-      .pages = instance.staged() ? pages_of(state, first, id, workspace)
-                                 : first.config.pages - workspace,
+      .pages = instance.staged() || model.config.shares ? pages_of(state, first, id, workspace)
+                                                       : first.config.pages - workspace,
       .worth = {.score = worth(state, first, id)},
       .pinned = model.config.pin || !complete,
       .last_used = std::max(model.last_used, instance.load_began),
@@ -411,11 +411,11 @@ bool prewarm_on(const Parts& core,
                          decision.model);
   }
   suspend_engines(core, decision.model, *places, leaving);
-  const bool taken =
-      !leaving.engines.empty() ||
-      std::any_of(places->begin(), places->end(), [&](const ShardPlace& place) {
-        return dedicated(state, state.devices.at(place.device));  // Until that group is gone.
-      });
+  const bool taken = !leaving.engines.empty() || !leaving.groups.empty() ||
+                     std::ranges::any_of(*places, [&](const ShardPlace& place) {
+                       const DeviceState& device = state.devices.at(place.device);
+                       return has_to_itself(state, device);  // Until that group is gone.
+                     });
   // It takes no hold of devices and victims, nor minds what has: the map counts what others do
   // there, and what is lost with a victim is weighed.
   if (taken || !core.loads.admits({.kind = policy::ActionKind::kPrewarm,
