@@ -205,8 +205,15 @@ std::int64_t WorkerCore::Impl::kv_pages_total() const {
 }
 
 void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
-  if (tend_gathers() || tend_guests() || tend_shares() || sequences_.empty()) {
-    return;  // Where guests move, or a share changes, that is answered first.
+  if (tend_gathers() || tend_guests()) {
+    return;  // Where guests move, that is answered first.
+  }
+  const bool sizes = tend_shares();
+  if (residency_changed_) {
+    report_changes();  // A group cannot go on, which the manager has to hear.
+  }
+  if (sizes || sequences_.empty()) {
+    return;
   }
   admit();
   plan_ = policy::plan_step(step_views(), costs_.costs(), options_.step);

@@ -206,6 +206,7 @@ class DeviceExecutor {
            std::vector<core::WorkerEvent>& events);
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
+  void note_refused(core::SequenceId id);
   [[nodiscard]] static std::vector<core::SliceDone> slices_of(engine::StepOutcome& outcome);
   void forget_failed(const engine::StepOutcome& outcome);
   static void tell_failed(engine::StepOutcome& outcome, std::vector<core::WorkerEvent>& events);

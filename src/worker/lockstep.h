@@ -34,6 +34,8 @@ class Lockstep {
   /// Of rank 0: the others carry out the same command, as far as it is one for the engine and the
   /// group's model. kUnavailable when one of them is gone.
   Result<void> pass_on(const core::WorkerCommand& command);
+  /// Of rank 0: the engine has not taken the sequence, or cannot go on with it.
+  void forget(core::SequenceId id) { sequences_.erase(id); }
   /// Of the others: what rank 0 said, in the names that the shard and its sequences have here.
   [[nodiscard]] core::WorkerCommand named_here(core::WorkerCommand command) const;
 

@@ -180,6 +180,9 @@ void Claims::load_group(ModelId id, DeviceId leader) {
   }
   model.claim.reset();
   claims_changed(id);
+  if (before.complete == before.shards) {
+    out_.wake_by(state_.now);  // It is formed at the next event, and nobody has anything to say.
+  }
 }
 
 /// Evicts what is left on the device, and loads the shard unless it is staged there.

@@ -61,6 +61,15 @@ bool in_group(const State& state, ModelId model, const Instance& instance) {
   return state.models.at(model).grouped() && !instance.staged() && !of_cut(state, model);
 }
 
+bool runs_group(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    const auto& [id, instance] = entry;
+    const Instance* leader = in_group(state, id, instance) ? leading(state, device, id) : nullptr;
+    return leader != nullptr && (!leader->in_flight.empty() ||
+                                 !state.models.at(asked(state, id)).waiting.empty());
+  });
+}
+
 bool too_slow_beside(const State& state,
                      const DeviceState& device,
                      ModelId here,

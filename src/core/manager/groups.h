@@ -33,6 +33,9 @@ namespace heddle::core::manager {
 /// The same, and the group cannot be sent away at once.
 [[nodiscard]] bool held(const State& state, const DeviceState& device);
 
+/// A group with requests is there.
+[[nodiscard]] bool runs_group(const State& state, const DeviceState& device);
+
 /// Whether it is a part of a sharded model whose group is there, or is about to be: of no cut.
 [[nodiscard]] bool in_group(const State& state, ModelId model, const Instance& instance);
 

@@ -82,16 +82,6 @@ policy::ResidentView resident_view(const State& state,
           .runs_alone = here.staged()};
 }
 
-/// Whether a group with requests is there.
-bool runs_group(const State& state, const DeviceState& device) {
-  return std::ranges::any_of(device.instances, [&](const auto& entry) {
-    const auto& [id, instance] = entry;
-    const Instance* leader =
-        in_group(state, id, instance) ? leading(state, device, id) : nullptr;
-    return leader != nullptr && busy(state, whole(state, id), *leader);
-  });
-}
-
 }  // namespace
 
 void weigh(const State& state, const DeviceState& device, policy::PlacementDevice& view) {
