@@ -94,28 +94,16 @@ bool WorkerCore::Impl::engine_has_enough() const {
   return none_goes_on && state.dispatched >= state.ahead;
 }
 
-/// Who has begun goes on first, by age; then comes the queue. Who does not fit holds up its own
-/// model, and one that has begun all that have no share of their own.
-void WorkerCore::Impl::admit_by_deadline(std::set<ModelId> full) {
-  const std::vector<policy::AdmissionModel> models = admission_models();
-  const auto views = sequences_.admission_views();
-  AdmissionRoom room(views, models, kv_pages_total());
-  std::map<SequenceId, const AdmissionView*> by_id;
-  std::vector<const AdmissionView*> begun;
-  for (const AdmissionView& view : views) {
-    by_id[view.id] = &view;
-    if (!view.admitted && sequences_.find(view.id)->begun) {
-      begun.push_back(&view);
-    }
-  }
-  std::sort(begun.begin(), begun.end(), [](const AdmissionView* a, const AdmissionView* b) {
-    return std::tie(a->priority, a->arrived, a->id) < std::tie(b->priority, b->arrived, b->id);
-  });
-  const auto take = [this](SequenceId id) {
-    sequences_.admit(id, ++admissions_);
-    counts_changed_ = true;
-  };
-  bool held_up = crowded_;
+void WorkerCore::Impl::take(SequenceId id) {
+  sequences_.admit(id, ++admissions_);
+  counts_changed_ = true;
+}
+
+/// Whether one of those that have begun does not fit, which holds up all without a share.
+bool WorkerCore::Impl::admit_begun(const std::vector<const AdmissionView*>& begun,
+                                   AdmissionRoom& room,
+                                   std::set<ModelId>& full) {
+  bool held_up = false;
   for (const AdmissionView* view : begun) {
     const AdmissionRoom::Answer answer =
         full.contains(view->model) ? AdmissionRoom::Answer::kModelFull : room.admit(*view);
@@ -135,6 +123,27 @@ void WorkerCore::Impl::admit_by_deadline(std::set<ModelId> full) {
       }
     }
   }
+  return held_up;
+}
+
+/// Who has begun goes on first, by age; then comes the queue. Who does not fit holds up its own
+/// model, and one that has begun all that have no share of their own.
+void WorkerCore::Impl::admit_by_deadline(std::set<ModelId> full) {
+  const std::vector<policy::AdmissionModel> models = admission_models();
+  const auto views = sequences_.admission_views();
+  AdmissionRoom room(views, models, kv_pages_total());
+  std::map<SequenceId, const AdmissionView*> by_id;
+  std::vector<const AdmissionView*> begun;
+  for (const AdmissionView& view : views) {
+    by_id[view.id] = &view;
+    if (!view.admitted && sequences_.find(view.id)->begun) {
+      begun.push_back(&view);
+    }
+  }
+  std::sort(begun.begin(), begun.end(), [](const AdmissionView* a, const AdmissionView* b) {
+    return std::tie(a->priority, a->arrived, a->id) < std::tie(b->priority, b->arrived, b->id);
+  });
+  const bool held_up = admit_begun(begun, room, full) || crowded_;
   for (auto held = held_up_.begin(); held != held_up_.end();) {
     const Sequence* first = sequences_.find(held->second);
     if (first != nullptr && !first->admitted && full.contains(held->first)) {
@@ -303,15 +312,15 @@ std::vector<QueuedPrefill> WorkerCore::Impl::queued_prefills() const {
     }
     const policy::Footprint& footprint = models_.at(view.model).footprint;
     const bool apart = is_apart(view.model);
-    waiting.push_back({.id = view.id,
-                       .model = view.model,
-                       .priority = view.priority,
-                       .client = sequence.client,
-                       .arrived = view.arrived,
-                       .due = sequence.due,
-                       .prefill = prefill_left(sequence),
-                       .kv_pages =
-                           apart ? 0 : std::min(policy::kv_parts(footprint.kv, view), most)});
+    waiting.push_back(
+        {.id = view.id,
+         .model = view.model,
+         .priority = view.priority,
+         .client = sequence.client,
+         .arrived = view.arrived,
+         .due = sequence.due,
+         .prefill = prefill_left(sequence),
+         .kv_pages = apart ? 0 : std::min(policy::kv_parts(footprint.kv, view), most)});
   }
   return waiting;
 }

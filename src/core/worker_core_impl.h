@@ -281,6 +281,10 @@ class WorkerCore::Impl {
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
   void admit_by_deadline(std::set<ModelId> full);
+  bool admit_begun(const std::vector<const policy::AdmissionView*>& begun,
+                   policy::AdmissionRoom& room,
+                   std::set<ModelId>& full);
+  void take(SequenceId id);
   [[nodiscard]] std::set<ModelId> crowded() const;
   void admit_first_if_none();
   [[nodiscard]] std::vector<policy::AdmissionModel> admission_models() const;

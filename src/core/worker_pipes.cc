@@ -28,9 +28,10 @@ void WorkerCore::Impl::on(const PipeJoined& joined) {
   leave_pipe(joined.model, model);
   trim_cached(0, ledger::DropReason::kLoad);
   const std::int64_t free = ledger_.usage(pool_).free;
-  set_apart(joined.model,
-            model,
-            joined.shared ? std::min(free, std::max(free / 2, model.footprint.min_kv_pages)) : free);
+  set_apart(
+      joined.model,
+      model,
+      joined.shared ? std::min(free, std::max(free / 2, model.footprint.min_kv_pages)) : free);
   act(ReservePipe{.model = joined.model, .pages = model.apart_pages, .kv = model.footprint.kv});
 }
 

@@ -57,6 +57,7 @@ void WorkerCore::Impl::on(const GroupJoined& joined) {
     return;  // It was closed meanwhile.
   }
   HEDDLE_CHECK(sequences_.count(joined.model) == 0);
+  set_apart(joined.model, found->second, 0);  // Of a group before this one.
   found->second.share = GroupShare{.leads = joined.leads, .measured = now_};
 }
 
@@ -239,8 +240,7 @@ const Sequence* WorkerCore::Impl::oldest_common() const {
 
 std::vector<policy::AdmissionView> WorkerCore::Impl::common_views() const {
   std::vector<policy::AdmissionView> views = sequences_.admission_views();
-  std::erase_if(views,
-                [this](const policy::AdmissionView& view) { return is_apart(view.model); });
+  std::erase_if(views, [this](const policy::AdmissionView& view) { return is_apart(view.model); });
   return views;
 }
 

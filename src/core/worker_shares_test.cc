@@ -1,4 +1,5 @@
-// WorkerCore with shards of a group: the share of KV that all ranks have alike, beside other models.
+// WorkerCore with shards of a group: the share of KV that all ranks have alike, beside other
+// models.
 
 #include <map>
 #include <set>
@@ -84,9 +85,8 @@ struct Bench {
   }
 
   Instant now{1s};
-  WorkerCore core{{.epoch = WorkerEpoch(1),
-                   .pages = kPages,
-                   .step = {.budget = 10ms, .max_batch_tokens = 64}}};
+  WorkerCore core{
+      {.epoch = WorkerEpoch(1), .pages = kPages, .step = {.budget = 10ms, .max_batch_tokens = 64}}};
   std::map<SequenceId, std::int64_t> known{};
   std::map<SequenceId, std::int64_t> generated{};
 };
@@ -116,6 +116,14 @@ TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
   EXPECT_EQ(follower.share(), 6);
   EXPECT_EQ(follower.core.report().usage.free, 5);
   EXPECT_EQ(follower.core.report().models.at(0).kv_pages, 6) << "as the manager hears of it";
+}
+
+TEST(WorkerShares, AFollowerOfAnotherLeaderBeginsAnew) {
+  Bench follower(false);
+  follower.tell(ShareAsked{.model = kShard, .pages = 10});
+  follower.tell(ShareSet{.model = kShard, .pages = 10});
+  follower.tell(GroupJoined{.model = kShard});
+  EXPECT_EQ(follower.share(), 0);
 }
 
 TEST(WorkerShares, AFollowerThatIsOnItsWayOutOffersNothing) {
@@ -159,7 +167,8 @@ TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 10});
   leader.step({}, {.kv = {{.model = kShard, .pages = 2}, {.model = kSmall, .pages = 1}}});
-  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 10}, {.model = kSmall, .pages = 1}}});
+  leader.step({SequenceId(1)},
+              {.kv = {{.model = kShard, .pages = 10}, {.model = kSmall, .pages = 1}}});
   const auto asked = leader.tell(EngineIdle{});
   ASSERT_NE(find<SizeShare>(asked), nullptr);
   EXPECT_GT(find<SizeShare>(asked)->pages, 10);

@@ -398,7 +398,8 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
   const auto any_of_model = [&](const std::optional<ModelId>& model, const auto& ids, auto id_of) {
     return std::ranges::any_of(ids, [&](const auto& each) {
       const Sequence* sequence = sequences_.find(id_of(each));
-      return sequence != nullptr && (model ? sequence->model == *model : !is_apart(sequence->model));
+      return sequence != nullptr &&
+             (model ? sequence->model == *model : !is_apart(sequence->model));
     });
   };
   const auto starved_id = [](SequenceId id) { return id; };

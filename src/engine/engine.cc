@@ -374,10 +374,6 @@ void Engine::join_group(ModelId id, collective::Collective& group) {
   impl_->join_group(id, group);
 }
 
-Result<std::int64_t> Engine::set_share(ModelId id, std::int64_t pages) {
-  return impl_->set_share(id, pages);
-}
-
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {
   if (const auto gate = impl_->gate(id)) {
     gate->advance(bytes);

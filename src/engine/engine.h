@@ -143,11 +143,6 @@ class Engine {
   /// preemptions and steps. Then they sample the same tokens, each for itself. Each batch begins
   /// with the ranks comparing what they run.
   void join_group(ModelId id, collective::Collective& group);
-  /// Of a shard: its KV and what is cached of it have so many pages of the pool, and no others; at
-  /// first none. Where it has more and they are in use it keeps those, cached ones being dropped
-  /// first. Gives how many it has then. kResourceExhausted, and nothing has changed, where the pool
-  /// has too few. Of all ranks that were told the same each has as many.
-  Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
   /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
   /// for a model that is gone.

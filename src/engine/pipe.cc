@@ -338,6 +338,10 @@ Result<void> Pipes::reserve(ModelId model, std::int64_t pages) {
   return engine_->reserve(model, pages);
 }
 
+Result<std::int64_t> Pipes::set_share(ModelId model, std::int64_t pages) {
+  return engine_->set_share(model, pages);
+}
+
 Result<void> Pipes::run(PipeBatch& batch) {
   return engine_->run_stage(batch);
 }

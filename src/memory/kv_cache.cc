@@ -59,11 +59,10 @@ bool KvCache::find_room() {
   }
   const auto taken = pool_.take(owner_, 1);
   HEDDLE_CHECK(taken.has_value());
-  const auto added =
-      pages_.emplace(taken->front(),
-                     Page{.taken = taken_++,
-                          .free_slots = geometry_.blocks_per_page,
-                          .blocks = std::vector<Block>(geometry_.blocks_per_page)});
+  const auto added = pages_.emplace(taken->front(),
+                                    Page{.taken = taken_++,
+                                         .free_slots = geometry_.blocks_per_page,
+                                         .blocks = std::vector<Block>(geometry_.blocks_per_page)});
   roomy_.insert(place_of(*added.first));
   return true;
 }

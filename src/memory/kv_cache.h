@@ -40,8 +40,8 @@ using BlockKey = Digest;
 /// whole when its memory is wanted. Idle blocks on a page in use are evicted for new blocks when no
 /// page is free. So what is idle never costs what is used anything.
 ///
-/// Equal calls on caches with equally many pages give blocks alike, whatever the pages' numbers: the
-/// ranks of a sharded model run short together.
+/// Equal calls on caches with equally many pages give blocks alike, whatever the pages' numbers:
+/// the ranks of a sharded model run short together.
 ///
 /// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
 /// is mapped here. Used by one thread.

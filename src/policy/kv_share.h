@@ -5,10 +5,10 @@
 
 /// How much KV a sharded model holds on each of its devices, beside other models.
 ///
-/// WarmServe (Eq. 1) reserves min(M, max(⌈M R/C⌉, K + ⌈M/C⌉)) of M pages for a model in grace that has
-/// K in use and runs R of at most C requests. heddle does so for a group at any time. It knows what
-/// requests need, and takes that for M R/C; what one of them may grow by meanwhile, M/C, is a part of
-/// it.
+/// WarmServe (Eq. 1) reserves min(M, max(⌈M R/C⌉, K + ⌈M/C⌉)) of M pages for a model in grace that
+/// has K in use and runs R of at most C requests. heddle does so for a group at any time. It knows
+/// what requests need, and takes that for M R/C; what one of them may grow by meanwhile, M/C, is a
+/// part of it.
 namespace heddle::policy {
 
 /// Of what is in use or wanted, so much is held beside it: one part in so many.

@@ -326,7 +326,8 @@ void Worker::perform(const core::TakePrefixes& command) {
   for (const SequenceId id : command.sequences) {
     Sequence& sequence = sequences_.at(id);
     HEDDLE_CHECK(sequence.computed == 0 && !sequence.compiling);
-    sequence.computed = kv_of(sequence.model).find_prefix(sequence.model, id, sequence.known - 1, sequence.marks);
+    sequence.computed =
+        kv_of(sequence.model).find_prefix(sequence.model, id, sequence.known - 1, sequence.marks);
     prefix_tokens_ += sequence.computed;
     taken.sequences.push_back({.sequence = id, .computed = sequence.computed});
   }

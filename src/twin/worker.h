@@ -310,8 +310,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::optional<JoinRanks> ranked_{};
   std::unique_ptr<Reserve> share_{};  ///< Of a rank: of a group's sequences, on rank 0.
   std::optional<Meeting> meeting_{};
-  bool held_ = false;     ///< A step of its group runs, whose leader is another.
-  Instant busy_until_{};  ///< Its last step ends then.
+  bool held_ = false;        ///< A step of its group runs, whose leader is another.
+  Instant busy_until_{};     ///< Its last step ends then.
   bool runs_stage_ = false;  ///< It computes a batch of a leader elsewhere.
   std::map<SequenceId, Gathered> gathers_{};
   std::uint64_t pieces_asked_ = 0;

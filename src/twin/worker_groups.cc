@@ -4,8 +4,8 @@
 #include "base/check.h"
 #include "twin/worker.h"
 
-/// What a worker does in lockstep with others, in place of worker/lockstep.h. Rank 0 stands for all:
-/// the others have pages for KV as it has, and no time of their own while it runs a step.
+/// What a worker does in lockstep with others, in place of worker/lockstep.h. Rank 0 stands for
+/// all: the others have pages for KV as it has, and no time of their own while it runs a step.
 namespace heddle::twin {
 
 void Worker::lead(ModelId model,
@@ -16,8 +16,7 @@ void Worker::lead(ModelId model,
   leading.in_lockstep = true;
   leading.pace_step = pace_step;
   leading.pace_token = pace_token;
-  queue(JoinRanks{
-      .model = model, .leads = true, .others = {followers.begin(), followers.end()}});
+  queue(JoinRanks{.model = model, .leads = true, .others = {followers.begin(), followers.end()}});
 }
 
 void Worker::follow(ModelId model, const std::shared_ptr<Worker>& leader) {
@@ -32,12 +31,12 @@ void Worker::take_in(const JoinRanks& join) {
     return;  // It was closed before the group was formed.
   }
   HEDDLE_CHECK(!ranked_ || ranked_->model == join.model);
+  if (ranked_) {
+    leave_group();  // Its leader has gone.
+  }
   ranked_ = join;
-  share_ = std::make_unique<Reserve>(join.model,
-                                     0,
-                                     around_.page_count,
-                                     std::span<const PageId>{},
-                                     options_.prefix_cache > 0);
+  share_ = std::make_unique<Reserve>(
+      join.model, 0, around_.page_count, std::span<const PageId>{}, options_.prefix_cache > 0);
   if (around_.contents != nullptr) {
     share_->kv.watch(*around_.contents, {.device = device(), .epoch = epoch()});
   }
@@ -54,6 +53,7 @@ void Worker::leave_group() {
   }
   share_.reset();
   ranked_.reset();
+  meeting_.reset();
   held_ = false;
 }
 

@@ -94,9 +94,8 @@ Duration Worker::context_time(const policy::StepPlan& plan) {
   for (const policy::ModelBatch& batch : plan.batches) {
     std::int64_t guests = 0;
     for (const policy::StepSlice& slice : batch.slices) {
-      const std::int64_t away = ranked_ && ranked_->model == batch.model
-                                     ? 0
-                                     : kv_.away(batch.model, slice.sequence);
+      const std::int64_t away =
+          ranked_ && ranked_->model == batch.model ? 0 : kv_.away(batch.model, slice.sequence);
       const std::int64_t past = sequences_.at(slice.sequence).computed;
       home += device_.pace_context * (past - away + slice.tokens);
       guests += away;

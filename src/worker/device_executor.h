@@ -46,7 +46,8 @@ struct Peer {
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
-/// sequences is in executor_sequences.cc, with stages of pipelines in executor_pipes.cc, with KV of
+/// sequences is in executor_sequences.cc, with groups in executor_groups.cc, with stages of
+/// pipelines in executor_pipes.cc, with KV of
 /// other workers in executor_kv.cc.
 class DeviceExecutor {
  public:
@@ -101,8 +102,8 @@ class DeviceExecutor {
   [[nodiscard]] std::optional<Error> refuse(const core::LendGuests& lend);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
-  /// carries out for the engine and that model is passed on to the others. A device has one group at
-  /// a time. What the core is to hear is appended to `events`.
+  /// carries out for the engine and that model is passed on to the others. A device has one group
+  /// at a time. What the core is to hear is appended to `events`.
   void join(std::unique_ptr<Lockstep> lockstep, std::vector<core::WorkerEvent>& events);
   /// Of the other ranks: carries out what rank 0 passed on, for the shard that joined. No core of
   /// this device hears of it but of its share, by `events`. Ignored once the shard was closed. An

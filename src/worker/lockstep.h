@@ -15,10 +15,10 @@
 namespace heddle::worker {
 
 /// One rank's part in a group of workers that run a model in lockstep, each with a shard of it.
-/// What the core of rank 0 wants of its engine for that model is passed on to the others, who do the
-/// same in the same order, and find the same: from equal states, by equal commands, with equal sums.
-/// Beside it each may run other models. After each step all compare what it did to this one. Engine
-/// thread.
+/// What the core of rank 0 wants of its engine for that model is passed on to the others, who do
+/// the same in the same order, and find the same: from equal states, by equal commands, with equal
+/// sums. Beside it each may run other models. After each step all compare what it did to this one.
+/// Engine thread.
 class Lockstep {
  public:
   /// `group` is the rank's. `followers`: of rank 0, a connected socket for each other rank.

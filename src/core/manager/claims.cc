@@ -9,6 +9,7 @@
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/views.h"
 
 namespace heddle::core::manager {
 
@@ -181,7 +182,8 @@ void Claims::load_group(ModelId id, DeviceId leader) {
   model.claim.reset();
   claims_changed(id);
   if (before.complete == before.shards) {
-    out_.wake_by(state_.now);  // It is formed at the next event, and nobody has anything to say.
+    out_.wake_by(state_.now +
+                 Duration(1));  // It is formed at the next event, and nobody has anything to say.
   }
 }
 

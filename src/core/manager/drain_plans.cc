@@ -268,14 +268,11 @@ void DrainPlans::want_share(DeviceId leader, const DeviceReport& report) {
     }
   }
   for (const ShardPlace& victim : goes) {
-    residency_.evict(victim.device,
-                     victim.model,
-                     EvictMode::kNow,
-                     EvictionReason::kOutgrown,
-                     report.wanted_by);
+    residency_.evict(
+        victim.device, victim.model, EvictMode::kNow, EvictionReason::kOutgrown, report.wanted_by);
   }
   if (goes.empty()) {
-    residency_.fit_share(report.wanted_by, leader, false);
+    out_.act(fit_share(state_, report.wanted_by, leader, false));
   }
 }
 

@@ -5,9 +5,6 @@
 
 #include "base/check.h"
 #include "core/manager/models.h"
-#include "core/manager/pages.h"
-#include "core/manager/views.h"
-#include "policy/eviction.h"
 
 namespace heddle::core::manager {
 
@@ -57,23 +54,16 @@ bool held(const State& state, const DeviceState& device) {
   });
 }
 
-bool in_group(const State& state, ModelId model, const Instance& instance) {
-  return state.models.at(model).grouped() && !instance.staged() && !of_cut(state, model);
-}
-
 bool runs_group(const State& state, const DeviceState& device) {
   return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
     const auto& [id, instance] = entry;
     const Instance* leader = in_group(state, id, instance) ? leading(state, device, id) : nullptr;
-    return leader != nullptr && (!leader->in_flight.empty() ||
-                                 !state.models.at(asked(state, id)).waiting.empty());
+    return leader != nullptr &&
+           (!leader->in_flight.empty() || !state.models.at(asked(state, id)).waiting.empty());
   });
 }
 
-bool too_slow_beside(const State& state,
-                     const DeviceState& device,
-                     ModelId here,
-                     ModelId wanted) {
+bool too_slow_beside(const State& state, const DeviceState& device, ModelId here, ModelId wanted) {
   const Instance* leader = leading(state, device, here);
   const DeviceId first = device.instances.at(here).part().leader.value_or(device.config.id);
   const policy::Footprint* own = state.models.at(here).need_on(device);
@@ -83,60 +73,12 @@ bool too_slow_beside(const State& state,
       (leader->in_flight.empty() && model.waiting.empty())) {
     return false;
   }
-  const double longer = 1 + static_cast<double>(other->image_pages) /
-                                static_cast<double>(own->image_pages);
+  const double longer =
+      1 + static_cast<double>(other->image_pages) / static_cast<double>(own->image_pages);
   const auto step = Duration(static_cast<Duration::rep>(
       longer * static_cast<double>(state.devices.at(first).step.count())));
-  return step > std::min(model.objectives().tpot,
-                         state.models.at(asked(state, wanted)).objectives().tpot);
-}
-
-std::int64_t pages_for_shard(const State& state, const DeviceState& device, ModelId shard) {
-  const ModelState& model = state.models.at(asked(state, shard));
-  const policy::Footprint& footprint = *state.models.at(shard).need_on(device);
-  std::vector<std::int64_t> lengths;
-  for (const auto& [key, request] : model.waiting) {
-    lengths.push_back(state.requests.at(request).need);
-  }
-  const std::int64_t fixed = footprint.image_pages + footprint.overhead_pages;
-  const std::int64_t kv = std::max(policy::kv_pages(footprint.kv, lengths), footprint.min_kv_pages);
-  return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
-}
-
-std::optional<std::vector<ModelId>> in_the_way(const State& state,
-                                               const DeviceState& device,
-                                               ModelId shard) {
-  if (!state.models.at(shard).config.shares) {
-    return std::nullopt;
-  }
-  const policy::PlacementDevice there = view(state, device, shard);
-  std::int64_t free = there.free_pages;
-  if (staged(device, shard) != nullptr) {
-    free += pages_of(state, device, shard, workspace_of(state, device, shard));
-  }
-  std::vector<ModelId> goes;
-  std::vector<policy::ResidentView> others;
-  for (const policy::ResidentView& resident : there.residents) {
-    const Instance* leader = leading(state, device, resident.model);
-    if (state.models.at(resident.model).external()) {
-      free += resident.pages;
-    } else if (resident.displaced || leader == nullptr || leader->is<Draining>()) {
-      goes.push_back(resident.model);
-      free += resident.pages;
-    } else {
-      others.push_back(resident);
-      // No request waits for what is on its way to be staged.
-      others.back().in_transition =
-          resident.in_transition && staged(device, resident.model) == nullptr;
-    }
-  }
-  const auto victims =
-      policy::choose_victims(others, free, pages_for_shard(state, device, shard));
-  if (!victims) {
-    return std::nullopt;
-  }
-  goes.insert(goes.end(), victims->begin(), victims->end());
-  return goes;
+  return step >
+         std::min(model.objectives().tpot, state.models.at(asked(state, wanted)).objectives().tpot);
 }
 
 bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
@@ -218,6 +160,12 @@ StartKind start_kind(const State& state, ModelId model, const DeviceState& devic
                                         : StartKind::kMiss;
 }
 
+TellWorker fit_share(const State& state, ModelId model, DeviceId leader, bool idle) {
+  return {.device = leader,
+          .epoch = state.devices.at(leader).epoch,
+          .message = FitShare{.model = model, .idle = idle}};
+}
+
 void check_groups(const State& state) {
   for (const auto& [id, device] : state.devices) {
     HEDDLE_CHECK(!device.claimed || state.models.at(*device.claimed).claim);
@@ -244,8 +192,7 @@ void check_groups(const State& state) {
         const bool shares = state.models.at(model).config.shares &&
                             !state.models.at(other).external() && !in_group(state, other, beside);
         HEDDLE_CHECK(other == model || leaves || absent || adopted || shares ||
-                     of_cut(state, model) ||
-                     (!instance.runs() && !instance.is<Member>()));
+                     of_cut(state, model) || (!instance.runs() && !instance.is<Member>()));
       }
       if (!instance.runs()) {
         continue;

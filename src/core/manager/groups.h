@@ -1,16 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "core/manager/state.h"
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
 /// that are loaded and evicted together, on a block of devices. Other models may be beside them
-/// where the group's KV has shares (ManagerModel::shares); but of groups a device has one at most. The group serves once each shard
-/// is complete to the last byte: a step that waited for weights on one device would hold up all of
-/// them.
+/// where the group's KV has shares (ManagerModel::shares); but of groups a device has one at most.
+/// The group serves once each shard is complete to the last byte: a step that waited for weights on
+/// one device would hold up all of them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
 /// their devices with others and evicted one by one. A group that has lost a shard is worth nothing
@@ -36,9 +34,6 @@ namespace heddle::core::manager {
 /// A group with requests is there.
 [[nodiscard]] bool runs_group(const State& state, const DeviceState& device);
 
-/// Whether it is a part of a sharded model whose group is there, or is about to be: of no cut.
-[[nodiscard]] bool in_group(const State& state, ModelId model, const Instance& instance);
-
 /// Of a model here that has requests, and one that is to come: whether steps that read the weights
 /// of both would miss the TPOT objective of either. By how long this device's steps take, or those
 /// of the group's first device; false where none was measured.
@@ -46,19 +41,6 @@ namespace heddle::core::manager {
                                    const DeviceState& device,
                                    ModelId here,
                                    ModelId wanted);
-
-/// Pages that the shard needs here to serve the requests that wait for its model.
-[[nodiscard]] std::int64_t pages_for_shard(const State& state,
-                                           const DeviceState& device,
-                                           ModelId shard);
-
-/// What goes from the device for this shard to run there: other groups, what the shard would be too
-/// slow beside, and of the rest what is worth least, as far as memory is needed. What drains counts
-/// as going. No external engines, which all go. nullopt: what stays leaves too little, or the group
-/// is to have the device to itself.
-[[nodiscard]] std::optional<std::vector<ModelId>> in_the_way(const State& state,
-                                                             const DeviceState& device,
-                                                             ModelId shard);
 
 /// Whether a plan or a claim wants the model gone from here; of a group, from any of its devices.
 [[nodiscard]] bool is_to_leave(const State& state, const DeviceState& device, ModelId model);
@@ -89,6 +71,10 @@ enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
 
 /// How the first request finds the group that is led from this device.
 [[nodiscard]] StartKind start_kind(const State& state, ModelId model, const DeviceState& device);
+
+/// Tells the group that is led from there that its share of KV may grow now; or that it is idle,
+/// and is to give up what it does not need.
+[[nodiscard]] TellWorker fit_share(const State& state, ModelId model, DeviceId leader, bool idle);
 
 /// CHECK-fails unless claims and groups are as they promise: a claim belongs to its model, a group
 /// that runs is the only one on its devices and has all its shards.

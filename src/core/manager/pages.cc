@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "core/manager/groups.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {

@@ -130,12 +130,6 @@ void Residency::form(ModelId model, DeviceId leader) {
   out_.act(std::move(form));
 }
 
-void Residency::fit_share(ModelId model, DeviceId leader, bool idle) {
-  out_.act(TellWorker{.device = leader,
-                      .epoch = state_.devices.at(leader).epoch,
-                      .message = FitShare{.model = model, .idle = idle}});
-}
-
 void Residency::formed(ModelId model, DeviceId leader) {
   for (const ShardPlace& place : block(state_, model, leader)) {
     Instance& shard = instance(place.device, place.model);

@@ -46,9 +46,6 @@ class Residency {
   void form(ModelId model, DeviceId leader);
   /// They have: the group serves.
   void formed(ModelId model, DeviceId leader);
-  /// Tells the group that its share of KV may grow now; or that it is idle, and gives up what it
-  /// does not need.
-  void fit_share(ModelId model, DeviceId leader, bool idle);
   /// The group is not formed yet: its shards are staged, as if it had not been asked for.
   void stand_by(ModelId model, DeviceId leader);
   /// The worker, or the engine, serves it. A staged shard is there, and serves nothing.

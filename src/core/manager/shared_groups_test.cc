@@ -1,5 +1,5 @@
-// Groups whose KV has shares, so that other models are beside them: what goes for one, what may come
-// beside it, and what the manager says of its share.
+// Groups whose KV has shares, so that other models are beside them: what goes for one, what may
+// come beside it, and what the manager says of its share.
 
 #include <gtest/gtest.h>
 

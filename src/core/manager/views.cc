@@ -9,6 +9,7 @@
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/value.h"
+#include "policy/eviction.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -130,6 +131,53 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
     }
   }
   return view;
+}
+
+std::int64_t pages_for_shard(const State& state, const DeviceState& device, ModelId shard) {
+  const ModelState& model = state.models.at(asked(state, shard));
+  const policy::Footprint& footprint = *state.models.at(shard).need_on(device);
+  std::vector<std::int64_t> lengths;
+  for (const auto& [key, request] : model.waiting) {
+    lengths.push_back(state.requests.at(request).need);
+  }
+  const std::int64_t fixed = footprint.image_pages + footprint.overhead_pages;
+  const std::int64_t kv = std::max(policy::kv_pages(footprint.kv, lengths), footprint.min_kv_pages);
+  return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
+}
+
+std::optional<std::vector<ModelId>> in_the_way(const State& state,
+                                               const DeviceState& device,
+                                               ModelId shard) {
+  if (!state.models.at(shard).config.shares) {
+    return std::nullopt;
+  }
+  const policy::PlacementDevice there = view(state, device, shard);
+  std::int64_t free = there.free_pages;
+  if (staged(device, shard) != nullptr) {
+    free += pages_of(state, device, shard, workspace_of(state, device, shard));
+  }
+  std::vector<ModelId> goes;
+  std::vector<policy::ResidentView> others;
+  for (const policy::ResidentView& resident : there.residents) {
+    const Instance* leader = leading(state, device, resident.model);
+    if (state.models.at(resident.model).external()) {
+      free += resident.pages;
+    } else if (resident.displaced || leader == nullptr || leader->is<Draining>()) {
+      goes.push_back(resident.model);
+      free += resident.pages;
+    } else {
+      others.push_back(resident);
+      // No request waits for what is on its way to be staged.
+      others.back().in_transition =
+          resident.in_transition && staged(device, resident.model) == nullptr;
+    }
+  }
+  const auto victims = policy::choose_victims(others, free, pages_for_shard(state, device, shard));
+  if (!victims) {
+    return std::nullopt;
+  }
+  goes.insert(goes.end(), victims->begin(), victims->end());
+  return goes;
 }
 
 policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId leader) {

@@ -241,16 +241,16 @@ std::vector<LiveDevice::Waiting> LiveDevice::admit(const World& world) {
   for (std::size_t i = all.admitted; i < all.sequences.size(); ++i) {
     const policy::AdmissionView& view = all.sequences[i];
     by_id[view.id] = &view;
-    queued.push_back({.id = view.id,
-                      .model = view.model,
-                      .arrived = view.arrived,
-                      .due = waiting_.at(view.id).due,
-                      .prefill = prefill(world, view.model, view.tokens),
-                      .kv_pages =
-                          in_ranks(view.model)
-                              ? 0
-                              : std::min(policy::kv_parts(map_->footprint(view.model).kv, view),
-                                         total * policy::kPageParts)});
+    queued.push_back(
+        {.id = view.id,
+         .model = view.model,
+         .arrived = view.arrived,
+         .due = waiting_.at(view.id).due,
+         .prefill = prefill(world, view.model, view.tokens),
+         .kv_pages = in_ranks(view.model)
+                         ? 0
+                         : std::min(policy::kv_parts(map_->footprint(view.model).kv, view),
+                                    total * policy::kPageParts)});
   }
   std::vector<Waiting> admitted;
   std::set<ModelId> full;

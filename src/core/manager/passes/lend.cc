@@ -35,8 +35,7 @@ std::vector<policy::LenderCandidate> idle_models(const Parts& core,
     }
     const Instant last_used = std::max(model.last_used, instance.load_began);
     const Instant rests = last_used + kLoadsIdle * load_time(state, model, device);
-    const bool resident =
-        instance.staged() ? instance.is<Member>() : instance.is<Serving>();
+    const bool resident = instance.staged() ? instance.is<Member>() : instance.is<Serving>();
     const bool lends = resident && !model.external() && !busy(state, all, instance) &&
                        !stays(state, model) &&
                        state.now >= instance.serving_since + model.config.min_residence;
@@ -93,10 +92,8 @@ void lend_to_group(const Parts& core, const DeviceState& leader) {
     if (lacks <= 0) {
       continue;
     }
-    const policy::Lending lending = policy::choose_lenders(idle_models(core, device, place.model),
-                                                           lacks,
-                                                           shortage.waited,
-                                                           shortage.sequences);
+    const policy::Lending lending = policy::choose_lenders(
+        idle_models(core, device, place.model), lacks, shortage.waited, shortage.sequences);
     if (lending.next) {
       core.out.wake_by(state.now + *lending.next);
     }

@@ -90,7 +90,7 @@ policy::PlacedReplica placed_group(const State& state, ModelId id, DeviceId lead
       .model = id,
       .state = complete ? policy::ReplicaState::kReady : policy::ReplicaState::kLoading,
       .pages = instance.staged() || model.config.shares ? pages_of(state, first, id, workspace)
-                                                       : first.config.pages - workspace,
+                                                        : first.config.pages - workspace,
       .worth = {.score = worth(state, first, id)},
       .pinned = model.config.pin || !complete,
       .last_used = std::max(model.last_used, instance.load_began),

@@ -73,7 +73,8 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
     return;
   }
   if (leader->runs() && wants_share(state, id, leader_id)) {
-    core.residency.fit_share(id, leader_id, false);  // There may be memory by what has happened.
+    // There may be memory by what has happened.
+    core.out.act(fit_share(state, id, leader_id, false));
   }
   if (!leader->complete || !followers.complete || leader->part().forming) {
     return;
@@ -126,15 +127,14 @@ void fit_shares(const Parts& core) {
   for (const ModelId id : state.index.led) {
     const ModelState& model = state.models.at(id);
     for (const Spot& spot : model.spots) {
-      if (!model.config.shares || !spot.instance->is<Serving>() || busy(state, id, *spot.instance)) {
+      if (!model.config.shares || !spot.instance->is<Serving>() ||
+          busy(state, id, *spot.instance)) {
         continue;
       }
-      const Instant idle_at =
-          std::max(model.last_used, spot.instance->serving_since) + kShareIdle;
-      const bool large =
-          share_of(state, id, spot.id) > model.need_on(*spot.device)->min_kv_pages;
+      const Instant idle_at = std::max(model.last_used, spot.instance->serving_since) + kShareIdle;
+      const bool large = share_of(state, id, spot.id) > model.need_on(*spot.device)->min_kv_pages;
       if (large && state.now >= idle_at) {
-        core.residency.fit_share(id, spot.id, true);
+        core.out.act(fit_share(state, id, spot.id, true));
       } else if (large) {
         core.out.wake_by(idle_at);
       }
