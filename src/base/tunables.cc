@@ -119,7 +119,7 @@ constexpr std::array kTunables{
             "HEDDLE_TUNE_PIECES",
             2,
             1,
-            16,
+            2,
             1,
             "pieces of a load that are copied at once"},
 };

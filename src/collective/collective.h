@@ -33,6 +33,9 @@ class Collective {
   /// Succeeds where all ranks give the same value.
   virtual Result<void> agree(std::uint64_t value) = 0;
 
+  /// The least of what the ranks give.
+  virtual Result<std::int64_t> least(std::int64_t value) = 0;
+
   /// Ends the group: who waits in an operation returns at once. Any thread.
   virtual void abandon() = 0;
 };

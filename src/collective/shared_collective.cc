@@ -12,7 +12,7 @@
 namespace heddle::collective {
 namespace {
 
-enum Operation : std::uint32_t { kReduce = 1, kGather, kAgree };
+enum Operation : std::uint32_t { kReduce = 1, kGather, kAgree, kLeast };
 
 /// Some microseconds: what ranks that run alike are apart.
 constexpr int kSpins = 2000;
@@ -31,6 +31,8 @@ std::string describe(const Announcement& said) {
              std::to_string(said.check);
     case kAgree:
       return "gives " + std::to_string(said.value);
+    case kLeast:
+      return "asks for the least of what all have";
     default:
       return "does nothing known";
   }
@@ -184,6 +186,20 @@ Result<void> SharedCollective::all_gather(std::span<float> matrix,
 
 Result<void> SharedCollective::agree(std::uint64_t value) {
   return meet({.operation = kAgree, .value = value});
+}
+
+Result<std::int64_t> SharedCollective::least(std::int64_t value) {
+  const std::uint32_t turn = this->turn();
+  std::memcpy(area_->slot(rank_, turn).data(), &value, sizeof value);
+  if (const Result<void> met = meet({.operation = kLeast}); !met) {
+    return met.error();
+  }
+  for (std::int64_t rank = 0; rank < size(); ++rank) {
+    std::int64_t other = 0;
+    std::memcpy(&other, area_->slot(rank, turn).data(), sizeof other);
+    value = std::min(value, other);
+  }
+  return value;
 }
 
 }  // namespace heddle::collective

@@ -37,6 +37,7 @@ class SharedCollective final : public Collective {
   Result<void> all_reduce(std::span<float> data) override;
   Result<void> all_gather(std::span<float> matrix, std::span<const std::int64_t> ends) override;
   Result<void> agree(std::uint64_t value) override;
+  Result<std::int64_t> least(std::int64_t value) override;
   void abandon() override { area_->abandon(); }
 
  private:

@@ -79,13 +79,18 @@ bool exchanges(Collective& group, std::uint64_t seed, int rounds) {
     const std::uint64_t round = rng.next() % 1'000'000;
     const auto size = static_cast<std::int64_t>(rng.below(100));
     bool good = false;
-    switch (rng.below(3)) {
+    switch (rng.below(4)) {
       case 0:
         good = sums(group, round, static_cast<std::size_t>(size));
         break;
       case 1:
         good = gathers(group, round, static_cast<std::int64_t>(rng.below(5)), size + 1);
         break;
+      case 2: {
+        const auto least = group.least(10 + (group.rank() + size) % group.size());
+        good = least.has_value() && *least == 10;
+        break;
+      }
       default:
         good = group.agree(round).has_value();
     }

@@ -69,6 +69,7 @@ inline void fields(Fields& v, ManagerModel& x) {
   v(14, "fetched", x.fetched);
   v(15, "cut_of", x.cut_of);
   v(16, "stages", x.stages);
+  v(18, "shares", x.shares);
   v(17, "on_kinds", x.on_kinds);
 }
 

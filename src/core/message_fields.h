@@ -325,6 +325,12 @@ inline void fields(Fields& v, FinishChoice& x) {
   v(2, "choice", x.choice);
 }
 
+inline void fields(Fields& v, FitShare& x) {
+  v.message(229, "FitShare");
+  v(1, "model", x.model);
+  v(2, "idle", x.idle);
+}
+
 inline void fields(Fields& v, NoPages& /*x*/) {
   v.message(29, "NoPages");
 }

@@ -257,6 +257,14 @@ struct FinishChoice {
   friend bool operator==(const FinishChoice&, const FinishChoice&) = default;
 };
 
+/// Of rank 0 of a group: memory has come free on its devices, so that the group's share of KV may
+/// grow where it has to; or, `idle`, what the group does not need now is for others.
+struct FitShare {
+  ModelId model{};
+  bool idle = false;
+  friend bool operator==(const FitShare&, const FitShare&) = default;
+};
+
 /// Nobody gives the pages that the last DeviceReport wanted: do without.
 struct NoPages {
   friend bool operator==(const NoPages&, const NoPages&) = default;
@@ -275,6 +283,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    RecallRequests,
                                    Gather,
                                    FinishChoice,
+                                   FitShare,
                                    NoPages>;
 
 /// Of a message that has waited to be taken in, as an engine hears nothing within a step: a request

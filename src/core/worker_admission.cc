@@ -28,6 +28,14 @@ std::optional<std::int64_t> WorkerCore::Impl::kv_limit(const Resident& model) co
 std::vector<policy::AdmissionModel> WorkerCore::Impl::admission_models() const {
   std::vector<policy::AdmissionModel> models;
   for (const auto& [id, model] : models_) {
+    if (model.share) {
+      models.push_back({.model = id,
+                        .kv = model.footprint.kv,
+                        .pages_used = model.share->used,
+                        .most_pages = model.apart_pages,
+                        .apart = true});
+      continue;
+    }
     std::optional<std::int64_t> most = kv_limit(model);
     if (const std::optional<std::int64_t> piped = pages_in_pipe(model)) {
       most = std::min(most.value_or(*piped), *piped);
@@ -38,19 +46,34 @@ std::vector<policy::AdmissionModel> WorkerCore::Impl::admission_models() const {
   return models;
 }
 
+/// Of which nobody is admitted, as pages ran out.
+std::set<ModelId> WorkerCore::Impl::crowded() const {
+  std::set<ModelId> all;
+  for (const auto& [id, model] : models_) {
+    if (model.share ? model.share->crowded : crowded_) {
+      all.insert(id);
+    }
+  }
+  return all;
+}
+
 void WorkerCore::Impl::admit() {
-  if (crowded_) {
+  const std::set<ModelId> crowded = this->crowded();
+  if (crowded.size() == models_.size()) {
     return;
   }
   if (options_.queue == policy::QueueRule::kMooreHodgson) {
     if (!engine_has_enough()) {
-      admit_by_deadline();
+      admit_by_deadline(crowded);
     }
     return;
   }
   const std::vector<policy::AdmissionModel> models = admission_models();
-  for (const SequenceId id :
-       policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {
+  std::vector<AdmissionView> views = sequences_.admission_views();
+  std::erase_if(views, [&](const AdmissionView& view) {
+    return !view.admitted && crowded.contains(view.model);
+  });
+  for (const SequenceId id : policy::choose_admissions(views, models, kv_pages_total())) {
     sequences_.admit(id);
     counts_changed_ = true;
   }
@@ -71,9 +94,41 @@ bool WorkerCore::Impl::engine_has_enough() const {
   return none_goes_on && state.dispatched >= state.ahead;
 }
 
+void WorkerCore::Impl::take(SequenceId id) {
+  sequences_.admit(id, ++admissions_);
+  counts_changed_ = true;
+}
+
+/// Whether one of those that have begun does not fit, which holds up all without a share.
+bool WorkerCore::Impl::admit_begun(const std::vector<const AdmissionView*>& begun,
+                                   AdmissionRoom& room,
+                                   std::set<ModelId>& full) {
+  bool held_up = false;
+  for (const AdmissionView* view : begun) {
+    const AdmissionRoom::Answer answer =
+        full.contains(view->model) ? AdmissionRoom::Answer::kModelFull : room.admit(*view);
+    if (answer == AdmissionRoom::Answer::kFits) {
+      take(view->id);
+    } else if (answer == AdmissionRoom::Answer::kModelFull) {
+      full.insert(view->model);
+    } else {
+      if (oldest_common() == nullptr) {
+        take(view->id);  // Alone it may run.
+      }
+      held_up = true;
+      for (const auto& [id, model] : models_) {
+        if (!model.share) {
+          full.insert(id);
+        }
+      }
+    }
+  }
+  return held_up;
+}
+
 /// Who has begun goes on first, by age; then comes the queue. Who does not fit holds up its own
-/// model, and one that has begun everybody.
-void WorkerCore::Impl::admit_by_deadline() {
+/// model, and one that has begun all that have no share of their own.
+void WorkerCore::Impl::admit_by_deadline(std::set<ModelId> full) {
   const std::vector<policy::AdmissionModel> models = admission_models();
   const auto views = sequences_.admission_views();
   AdmissionRoom room(views, models, kv_pages_total());
@@ -88,27 +143,13 @@ void WorkerCore::Impl::admit_by_deadline() {
   std::sort(begun.begin(), begun.end(), [](const AdmissionView* a, const AdmissionView* b) {
     return std::tie(a->priority, a->arrived, a->id) < std::tie(b->priority, b->arrived, b->id);
   });
-  const auto take = [this](SequenceId id) {
-    sequences_.admit(id, ++admissions_);
-    counts_changed_ = true;
-  };
-  std::set<ModelId> full;
-  for (const AdmissionView* view : begun) {
-    const AdmissionRoom::Answer answer =
-        full.contains(view->model) ? AdmissionRoom::Answer::kModelFull : room.admit(*view);
-    if (answer == AdmissionRoom::Answer::kFits) {
-      take(view->id);
-    } else if (answer == AdmissionRoom::Answer::kModelFull) {
-      full.insert(view->model);
-    } else {
-      if (sequences_.count_admitted() == 0) {
-        take(view->id);  // Alone it may run.
-      }
-      return;
-    }
-  }
+  const bool held_up = admit_begun(begun, room, full) || crowded_;
   for (auto held = held_up_.begin(); held != held_up_.end();) {
     const Sequence* first = sequences_.find(held->second);
+    if (first != nullptr && !first->admitted && full.contains(held->first)) {
+      ++held;
+      continue;
+    }
     if (first != nullptr && !first->admitted &&
         room.admit(*by_id.at(held->second)) != AdmissionRoom::Answer::kFits) {
       full.insert(held->first);
@@ -139,7 +180,9 @@ void WorkerCore::Impl::admit_by_deadline() {
       held_up_[view.model] = id;
     }
   }
-  admit_first_if_none();
+  if (!held_up) {
+    admit_first_if_none();
+  }
 }
 
 /// The oldest, as others have less to lose. Without cached prefixes they would lose all.
@@ -185,6 +228,13 @@ void WorkerCore::Impl::on(const RecallRequests& recall) {
 /// Who waits for pages and nothing else. Where the device is divided, nobody could lend any. Models
 /// are told of in turn, as one that has room elsewhere would hide the others.
 void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
+  tell_common_shortage(report);
+  if (report.short_sequences == 0) {
+    tell_share_shortage(report);
+  }
+}
+
+void WorkerCore::Impl::tell_common_shortage(DeviceReport& report) const {
   const bool by_deadline = options_.queue == policy::QueueRule::kMooreHodgson;
   const bool lends = options_.pages < options_.device_pages;  // What it lacks may come back.
   if (options_.fixed_parts > 0 || (crowded_ && !lends) || (by_deadline && engine_has_enough())) {
@@ -195,7 +245,7 @@ void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
   std::int64_t parts = 0;
   for (const AdmissionView& view : views) {
     const Resident& model = models_.at(view.model);
-    if (view.admitted || !model.complete()) {
+    if (view.admitted || model.share || !model.complete()) {
       continue;
     }
     ++report.short_sequences;
@@ -215,8 +265,9 @@ void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
 
 /// Where nobody is admitted, who is first, whatever it needs: alone it may run.
 void WorkerCore::Impl::admit_first_if_none() {
-  const std::vector<QueuedPrefill> waiting = queued_prefills();
-  if (sequences_.count_admitted() > 0 || waiting.empty()) {
+  std::vector<QueuedPrefill> waiting = queued_prefills();
+  std::erase_if(waiting, [this](const QueuedPrefill& each) { return is_apart(each.model); });
+  if (oldest_common() != nullptr || waiting.empty()) {
     return;
   }
   const auto first = std::min_element(
@@ -260,14 +311,16 @@ std::vector<QueuedPrefill> WorkerCore::Impl::queued_prefills() const {
       continue;
     }
     const policy::Footprint& footprint = models_.at(view.model).footprint;
-    waiting.push_back({.id = view.id,
-                       .model = view.model,
-                       .priority = view.priority,
-                       .client = sequence.client,
-                       .arrived = view.arrived,
-                       .due = sequence.due,
-                       .prefill = prefill_left(sequence),
-                       .kv_pages = std::min(policy::kv_parts(footprint.kv, view), most)});
+    const bool apart = is_apart(view.model);
+    waiting.push_back(
+        {.id = view.id,
+         .model = view.model,
+         .priority = view.priority,
+         .client = sequence.client,
+         .arrived = view.arrived,
+         .due = sequence.due,
+         .prefill = prefill_left(sequence),
+         .kv_pages = apart ? 0 : std::min(policy::kv_parts(footprint.kv, view), most)});
   }
   return waiting;
 }

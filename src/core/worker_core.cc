@@ -11,16 +11,25 @@ namespace heddle::core {
 std::int64_t WorkerCore::Impl::pages_short(const Sequence& sequence) const {
   const std::int64_t length =
       sequence.tokens + std::min(policy::kExpectedTokens, sequence.remaining);
-  return policy::kv_pages(models_.at(sequence.model).footprint.kv, {&length, 1}) - kv_pages_total();
+  const Resident& model = models_.at(sequence.model);
+  return policy::kv_pages(model.footprint.kv, {&length, 1}) -
+         (model.share ? model.apart_pages : kv_pages_total());
 }
 
 /// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.
 std::int64_t WorkerCore::Impl::lacking_pages() const {
-  const Sequence* oldest = sequences_.oldest_admitted();
-  if (oldest == nullptr || !stalled_ || graphs_asked_) {
+  const Sequence* oldest = oldest_stalled();
+  if (oldest == nullptr || graphs_asked_) {
     return 0;
   }
   return std::max<std::int64_t>(1, pages_short(*oldest));
+}
+
+/// The oldest of the device where it finds no pages, else of a group that finds none.
+const Sequence* WorkerCore::Impl::oldest_stalled() const {
+  const Sequence* oldest = stalled_ ? oldest_common() : nullptr;
+  const std::optional<ModelId> group = oldest == nullptr ? stalled_share() : std::nullopt;
+  return group ? oldest_of(*group) : oldest;
 }
 
 /// Sequences that wait while others' prompts are read, and will be late.
@@ -47,7 +56,7 @@ DeviceReport WorkerCore::Impl::report() const {
     }
     report.models.push_back({.model = id,
                              .residency = residency,
-                             .kv_pages = model.kv_pages + model.pipe_pages,
+                             .kv_pages = model.kv_pages + model.apart_pages,
                              .sequences = sequences,
                              .sequences_admitted = sequences_.count_admitted(id),
                              .complete = model.stage == Stage::kOpen && model.complete(),
@@ -60,7 +69,7 @@ DeviceReport WorkerCore::Impl::report() const {
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {
-    report.wanted_by = sequences_.oldest_admitted()->model;
+    report.wanted_by = oldest_stalled()->model;
   }
   tell_shortage(report);
   report.step = step_time_;
@@ -88,12 +97,14 @@ void WorkerCore::Impl::check_invariants() const {
                (ledger::Share{.reserved = cached_pages_, .held = cached_pages_}));
   HEDDLE_CHECK(options_.prefix_cache > 0 || cached_pages_ == 0);
   for (const auto& [id, model] : models_) {
-    held += model.kv_pages + model.pipe_pages + (model.weights ? model.footprint.image_pages : 0);
+    held += model.kv_pages + model.apart_pages + (model.weights ? model.footprint.image_pages : 0);
     HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
     HEDDLE_CHECK(has_kv(id) || model.kv_pages == 0);
     HEDDLE_CHECK(model.recalled <= model.lent_pages);
-    HEDDLE_CHECK(model.pipe.has_value() || model.pipe_pages == 0);
-    HEDDLE_CHECK(!model.pipe || (model.stage != Stage::kClosing && sequences_.count(id) == 0));
+    HEDDLE_CHECK(model.apart.has_value() || model.apart_pages == 0);
+    HEDDLE_CHECK(!model.apart || model.stage != Stage::kClosing);
+    HEDDLE_CHECK(!model.apart || is_apart(id) || sequences_.count(id) == 0);
+    HEDDLE_CHECK(!is_apart(id) || model.kv_pages == 0);
   }
   HEDDLE_CHECK(usage.free == options_.pages - held);
   HEDDLE_CHECK(workspace_pages_ == workspace_with(0));

@@ -149,6 +149,24 @@ struct PipeReturned {
   std::vector<SequenceId> refused{};
   KvCounted counted{};
 };
+/// This open model is a shard, and in lockstep with the others of its group from now on; rank 0
+/// leads. Its KV has a share of the device that all ranks have alike, at first of no pages
+/// (docs/contracts/groups.md).
+struct GroupJoined {
+  ModelId model{};
+  bool leads = false;
+};
+/// Of another rank than 0: the leader would have a share of so many pages. Answered at once by
+/// SizeShare, with what this device has for it.
+struct ShareAsked {
+  ModelId model{};
+  std::int64_t pages = 0;
+};
+/// SizeShare was carried out, on all ranks alike: the share has so many pages.
+struct ShareSet {
+  ModelId model{};
+  std::int64_t pages = 0;
+};
 /// How far the KV of a sequence of stages has come to the whole model: said in answer to GatherKv,
 /// and again with each part of it that arrives.
 struct KvGathered {
@@ -199,6 +217,9 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  PipeReady,
                                  PipeLeft,
                                  PipeReturned,
+                                 GroupJoined,
+                                 ShareAsked,
+                                 ShareSet,
                                  KvGathered,
                                  KvFetched,
                                  StepDone,
@@ -317,6 +338,13 @@ struct ReservePipe {
   std::int64_t pages = 0;
   std::vector<policy::KvGroup> kv{};
 };
+/// Of each rank of a group, at the same place among its commands: wait for all ranks, then give the
+/// share of KV as many pages as the rank has that offers the fewest (Engine::set_share), but no
+/// fewer than are in use. The core has reserved what it offers. Answered by ShareSet.
+struct SizeShare {
+  ModelId model{};
+  std::int64_t pages = 0;
+};
 /// Gathers::ask: have the KV of the first `tokens` positions of a sequence of stages come to the
 /// whole model `into`, as far as they have not been asked for. Answered by KvGathered.
 struct GatherKv {
@@ -373,6 +401,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    MoveOut,
                                    MoveHome,
                                    ReservePipe,
+                                   SizeShare,
                                    GatherKv,
                                    EndGather,
                                    FetchKv,

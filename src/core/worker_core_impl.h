@@ -29,6 +29,24 @@ enum class Stage : std::uint8_t {
   kClosing,  ///< CloseModel was given.
 };
 
+/// How a rank stands to its group's share of KV. Of the pages, which are Resident::apart, all ranks
+/// have equally many; rank 0 alone decides how many it would have.
+struct GroupShare {
+  bool leads = false;
+  std::int64_t used = 0;   ///< Pages that hold KV of sequences.
+  bool sizes = false;      ///< SizeShare was given and is not answered yet.
+  bool starved = false;    ///< In its last step somebody found no page, and nobody was preempted.
+  bool crowded = false;    ///< Nobody is admitted until somebody ends or it has grown.
+  bool stalled = false;    ///< Not even its oldest sequence finds pages: steps would be in vain.
+  bool idle = false;       ///< What it does not need is to be given back.
+  Instant grows_at{};      ///< After it could not grow, it is not tried again before.
+  bool ran = false;        ///< That step ran some of its sequences.
+  std::int64_t had = 0;    ///< Pages, before it was sized last,
+  std::int64_t asked = 0;  ///< and what it was to have then.
+  std::int64_t most = 0;   ///< That it needed since `measured`.
+  Instant measured{};
+};
+
 /// A model that has pages of the device.
 struct Resident {
   Stage stage = Stage::kOpening;
@@ -49,9 +67,11 @@ struct Resident {
   double reading = 0;
   /// Of the leader of a pipeline: what the others have. Empty while not all have said so.
   std::optional<std::vector<PipeShare>> followers{};
-  /// Of a follower: its pages for the pipeline's sequences.
-  std::optional<ledger::LeaseId> pipe{};
-  std::int64_t pipe_pages = 0;
+  /// Pages for KV that are apart from those that models share: of a follower for its pipeline's
+  /// sequences, of a rank for its group's.
+  std::optional<ledger::LeaseId> apart{};
+  std::int64_t apart_pages = 0;
+  std::optional<GroupShare> share{};  ///< Of a rank.
 
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
 };
@@ -90,7 +110,8 @@ using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
 /// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
-/// other devices in worker_guests.cc, pipelines in worker_pipes.cc and worker_gathers.cc, KV that
+/// other devices in worker_guests.cc, shares of groups in worker_shares.cc, pipelines in
+/// worker_pipes.cc and worker_gathers.cc, KV that
 /// other devices have in worker_fetches.cc, sequences and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
@@ -153,6 +174,10 @@ class WorkerCore::Impl {
   void on(const PipeReady& ready);
   void on(const PipeLeft& left);
   void on(const PipeReturned& returned);
+  void on(const FitShare& fit);
+  void on(const GroupJoined& joined);
+  void on(const ShareAsked& asked);
+  void on(const ShareSet& set);
   void on(const KvGathered& gathered);
   void on(const KvFetched& fetched);
   void on(const StepDone& done);
@@ -192,6 +217,23 @@ class WorkerCore::Impl {
   void learn_guest_times(const StepDone& done);
   [[nodiscard]] Duration attention(ModelId id, const Resident& model) const;
   void preempt(SequenceId id);
+
+  // KV that is apart, and the shares of groups.
+  void set_apart(ModelId id, Resident& model, std::int64_t pages);
+  [[nodiscard]] std::int64_t can_have_apart(const Resident& model) const;
+  void offer(ModelId id, Resident& model, std::int64_t pages);
+  bool tend_shares();
+  bool tend_share(ModelId id, Resident& model);
+  void could_not_grow(ModelId id, Resident& model);
+  [[nodiscard]] std::int64_t share_need(ModelId id, const Resident& model) const;
+  void relieve_share(ModelId id, Resident& model);
+  [[nodiscard]] const Sequence* oldest_of(ModelId id) const;
+  [[nodiscard]] const Sequence* oldest_common() const;
+  [[nodiscard]] bool is_apart(ModelId id) const;
+  [[nodiscard]] std::optional<ModelId> stalled_share() const;
+  [[nodiscard]] const Sequence* oldest_stalled() const;
+  [[nodiscard]] std::vector<policy::AdmissionView> common_views() const;
+  void tell_share_shortage(DeviceReport& report) const;
 
   // Pipelines.
   void leave_pipe(ModelId id, Resident& model);
@@ -238,7 +280,12 @@ class WorkerCore::Impl {
   void move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after);
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
-  void admit_by_deadline();
+  void admit_by_deadline(std::set<ModelId> full);
+  bool admit_begun(const std::vector<const policy::AdmissionView*>& begun,
+                   policy::AdmissionRoom& room,
+                   std::set<ModelId>& full);
+  void take(SequenceId id);
+  [[nodiscard]] std::set<ModelId> crowded() const;
   void admit_first_if_none();
   [[nodiscard]] std::vector<policy::AdmissionModel> admission_models() const;
   [[nodiscard]] PrefillState prefill_state() const;
@@ -252,6 +299,7 @@ class WorkerCore::Impl {
   [[nodiscard]] bool waits_for_prompt(const Sequence& sequence) const;
   bool ask_for_prefixes();
   void relieve(const StepDone& done);
+  void relieve_common(bool ran);
   void do_without();
   void pack_oldest();
   void give_up_oldest();
@@ -262,6 +310,7 @@ class WorkerCore::Impl {
   [[nodiscard]] std::int64_t lacking_pages() const;
   [[nodiscard]] std::map<ModelId, std::int64_t> late_sequences() const;
   void tell_shortage(DeviceReport& report) const;
+  void tell_common_shortage(DeviceReport& report) const;
 
   void report_changes();
   template <class T>

@@ -169,6 +169,30 @@ inline void fields(Fields& v, ReservePipe& x) {
   v(3, "kv", x.kv);
 }
 
+inline void fields(Fields& v, GroupJoined& x) {
+  v.message(230, "GroupJoined");
+  v(1, "model", x.model);
+  v(2, "leads", x.leads);
+}
+
+inline void fields(Fields& v, ShareAsked& x) {
+  v.message(231, "ShareAsked");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages, kCount);
+}
+
+inline void fields(Fields& v, ShareSet& x) {
+  v.message(232, "ShareSet");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages, kCount);
+}
+
+inline void fields(Fields& v, SizeShare& x) {
+  v.message(233, "SizeShare");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages, kCount);
+}
+
 inline void fields(Fields& v, GatherKv& x) {
   v.message(202, "GatherKv");
   v(1, "sequence", x.sequence);

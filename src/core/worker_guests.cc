@@ -86,9 +86,8 @@ bool WorkerCore::Impl::bring_guests_home(ModelId id, Resident& model) {
     act(MoveHome{.sequence = newest->id});
     return true;
   }
-  const auto other = newest == sequences_.oldest_admitted()
-                         ? policy::choose_preemption(sequences_.admission_views())
-                         : std::nullopt;
+  const auto other =
+      newest == oldest_common() ? policy::choose_preemption(common_views()) : std::nullopt;
   preempt(other.value_or(newest->id));
   crowded_ = stalled_ = false;  // It is for the host's sake, and leaves room.
   return true;

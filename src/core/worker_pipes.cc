@@ -28,16 +28,11 @@ void WorkerCore::Impl::on(const PipeJoined& joined) {
   leave_pipe(joined.model, model);
   trim_cached(0, ledger::DropReason::kLoad);
   const std::int64_t free = ledger_.usage(pool_).free;
-  model.pipe_pages =
-      joined.shared ? std::min(free, std::max(free / 2, model.footprint.min_kv_pages)) : free;
-  const ledger::Demand demand{.pool = pool_, .pages = model.pipe_pages};
-  const Result<ledger::LeaseId> lease =
-      ledger_.reserve(ledger::LeaseKind::kShardPipe, {.model = joined.model}, {&demand, 1});
-  HEDDLE_CHECK(lease.has_value());
-  ledger_.commit(*lease, pool_, model.pipe_pages);
-  model.pipe = *lease;
-  act(ReservePipe{.model = joined.model, .pages = model.pipe_pages, .kv = model.footprint.kv});
-  residency_changed_ = true;
+  set_apart(
+      joined.model,
+      model,
+      joined.shared ? std::min(free, std::max(free / 2, model.footprint.min_kv_pages)) : free);
+  act(ReservePipe{.model = joined.model, .pages = model.apart_pages, .kv = model.footprint.kv});
 }
 
 void WorkerCore::Impl::on(const PipeLeft& left) {
@@ -47,17 +42,18 @@ void WorkerCore::Impl::on(const PipeLeft& left) {
   }
 }
 
-/// Gives up what a follower has reserved.
+/// Gives up what a follower has reserved, or a rank that goes: its pages leave with the model.
 void WorkerCore::Impl::leave_pipe(ModelId id, Resident& model) {
-  if (!model.pipe) {
+  if (!model.apart) {
     return;
   }
-  ledger_.release(*model.pipe);
-  model.pipe.reset();
-  model.pipe_pages = 0;
-  act(ReservePipe{.model = id, .pages = 0});
+  const bool piped = !model.share;
+  set_apart(id, model, 0);
+  model.share.reset();
+  if (piped) {
+    act(ReservePipe{.model = id, .pages = 0});
+  }
   crowded_ = stalled_ = false;
-  residency_changed_ = true;
 }
 
 void WorkerCore::Impl::on(const PipeReady& ready) {

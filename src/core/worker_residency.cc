@@ -208,7 +208,7 @@ bool WorkerCore::Impl::carry_out(const EvictModel& evict) {
     model.draining = true;
     residency_changed_ = true;
   }
-  if (stalled_) {
+  if (stalled_ || (model.share && model.share->stalled)) {
     // They never end: whoever is to find pages for the oldest waits for this very eviction.
     give_back_requests(evict.model);
   }
@@ -273,6 +273,11 @@ void WorkerCore::Impl::on(const ModelClosed& closed) {
   models_.erase(found);
   costs_.remove(closed.model);
   crowded_ = stalled_ = false;
+  for (auto& [id, other] : models_) {
+    if (other.share) {
+      other.share->grows_at = now_;
+    }
+  }
   residency_changed_ = true;
 }
 

@@ -143,7 +143,11 @@ void WorkerCore::Impl::end_sequence(SequenceId id) {
   const ModelId model = sequences_.find(id)->model;
   sequences_.remove(id);
   settle_leases(model);
-  crowded_ = stalled_ = false;
+  if (auto& share = models_.at(model).share) {
+    share->crowded = share->stalled = false;
+  } else {
+    crowded_ = stalled_ = false;
+  }
 }
 
 /// After sequences came or went: weights that serve are not for the taking, and without a computed
@@ -201,8 +205,15 @@ std::int64_t WorkerCore::Impl::kv_pages_total() const {
 }
 
 void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
-  if (tend_gathers() || tend_guests() || sequences_.empty() || stalled_) {
+  if (tend_gathers() || tend_guests()) {
     return;  // Where guests move, that is answered first.
+  }
+  const bool sizes = tend_shares();
+  if (residency_changed_) {
+    report_changes();  // A group cannot go on, which the manager has to hear.
+  }
+  if (sizes || sequences_.empty()) {
+    return;
   }
   admit();
   plan_ = policy::plan_step(step_views(), costs_.costs(), options_.step);
@@ -242,6 +253,10 @@ std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
   std::vector<policy::SequenceView> views = sequences_.step_views(runnable());
   std::erase_if(views, [this](const policy::SequenceView& view) {
     const Sequence& sequence = *sequences_.find(view.id);
+    const auto& share = models_.at(view.model).share;
+    if (share ? share->stalled : stalled_) {
+      return true;
+    }
     return waits_for_prompt(sequence) || is_held(sequence) || sequence.fetches;
   });
   take_turns(views);
@@ -303,6 +318,10 @@ void WorkerCore::Impl::on(const KvCounted& counted) {
   for (const bool growth : {false, true}) {
     for (const KvHeld& held : counted.kv) {
       const auto found = models_.find(held.model);
+      if (found != models_.end() && found->second.share) {
+        found->second.share->used = held.pages;
+        continue;
+      }
       if (found != models_.end() && held.pages != found->second.kv_pages &&
           growth == (held.pages > found->second.kv_pages)) {
         set_kv(found->second, held.pages);
@@ -374,8 +393,30 @@ void WorkerCore::Impl::take_in(const std::vector<SliceDone>& slices,
   }
 }
 
-/// Pages ran out: a sequence is preempted, or the manager has to make room.
+/// Pages ran out. A share may grow before the next step; of the device's own, see relieve_common().
 void WorkerCore::Impl::relieve(const StepDone& done) {
+  const auto any_of_model = [&](const std::optional<ModelId>& model, const auto& ids, auto id_of) {
+    return std::ranges::any_of(ids, [&](const auto& each) {
+      const Sequence* sequence = sequences_.find(id_of(each));
+      return sequence != nullptr &&
+             (model ? sequence->model == *model : !is_apart(sequence->model));
+    });
+  };
+  const auto starved_id = [](SequenceId id) { return id; };
+  const auto ran_id = [](const SliceDone& slice) { return slice.sequence; };
+  for (auto& [id, model] : models_) {
+    if (model.share && any_of_model(id, done.starved, starved_id)) {
+      model.share->starved = true;
+      model.share->ran = any_of_model(id, done.slices, ran_id);
+    }
+  }
+  if (any_of_model(std::nullopt, done.starved, starved_id)) {
+    relieve_common(any_of_model(std::nullopt, done.slices, ran_id));
+  }
+}
+
+/// A sequence is preempted, or the manager has to make room.
+void WorkerCore::Impl::relieve_common(bool ran) {
   if (can_have_more_guests()) {
     return;  // Before the next step they go.
   }
@@ -383,14 +424,14 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
     return;
   }
   crowded_ = true;
-  if (const auto victim = policy::choose_preemption(sequences_.admission_views())) {
+  if (const auto victim = policy::choose_preemption(common_views())) {
     preempt(*victim);
     return;
   }
-  if (!done.slices.empty() || sequences_.any_in_pipe()) {
+  if (ran || sequences_.any_in_pipe()) {
     return;  // The others go on; when one ends there are pages.
   }
-  const Sequence& oldest = *sequences_.oldest_admitted();
+  const Sequence& oldest = *oldest_common();
   if (oldest.computed > 0 && !oldest.packed && pages_short(oldest) <= 0) {
     pack_oldest();
     return;
@@ -406,6 +447,12 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
 void WorkerCore::Impl::on(const NoPages& /*none*/) {
   if (stalled_) {
     do_without();
+  } else if (const std::optional<ModelId> group = stalled_share()) {
+    fail_request(oldest_of(*group)->request,
+                 {Code::kResourceExhausted,
+                  std::to_string(oldest_of(*group)->tokens) + " tokens do not fit in the " +
+                      std::to_string(models_.at(*group).apart_pages) +
+                      " pages of KV that each device of its group has for it"});
   }
 }
 
@@ -419,7 +466,7 @@ void WorkerCore::Impl::do_without() {
 /// Alone, and there would be enough pages: its blocks lie on more of them than they need, beside
 /// others' that have gone, or where a prefix was found. Computed again from the start they do not.
 void WorkerCore::Impl::pack_oldest() {
-  const Sequence& oldest = *sequences_.oldest_admitted();
+  const Sequence& oldest = *oldest_common();
   act(PreemptSequence{.sequence = oldest.id});
   sequences_.pack(oldest.id);
   settle_leases(oldest.model);
@@ -429,7 +476,7 @@ void WorkerCore::Impl::pack_oldest() {
 /// Nobody is left to make room, and still there are no pages. An answer that ends with an error is
 /// better than one that never does.
 void WorkerCore::Impl::give_up_oldest() {
-  const Sequence* oldest = sequences_.oldest_admitted();
+  const Sequence* oldest = oldest_common();
   const RequestId request = oldest->request;
   Error error{Code::kResourceExhausted,
               std::to_string(oldest->tokens) + " tokens do not fit in the " +

@@ -78,7 +78,8 @@ Result<void> Engine::Impl::add_model(ModelId id,
   if (!decoder) {
     return decoder.error();
   }
-  auto reserve = spec::leads(spec) ? nullptr : std::make_unique<Reserve>(device_);
+  const bool apart = !spec::leads(spec) || spec.shard.ranks > 1;
+  auto reserve = apart ? std::make_unique<Reserve>(device_) : nullptr;
   memory::PagePool& pool = reserve ? reserve->pool : pool_;
   memory::CachedPages& cached = reserve ? reserve->cached : cached_;
   models_.emplace(id,
@@ -97,6 +98,40 @@ Result<void> Engine::Impl::add_model(ModelId id,
 
 void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
   mutable_model(id).decoder.join(group);
+}
+
+Result<void> Engine::Impl::Reserve::resize(memory::PagePool& from,
+                                           memory::OwnerId owner,
+                                           std::int64_t count) {
+  const std::int64_t more = count - pool.size();
+  if (more >= 0) {
+    auto taken = from.take(owner, more);
+    if (!taken) {
+      return taken.error();
+    }
+    pool.adopt(*taken);
+    pages.insert(taken->begin(), taken->end());
+    return {};
+  }
+  while (pool.free_count() < -more && cached.drop_oldest(ledger::DropReason::kLoad)) {
+  }
+  const auto left = pool.surrender(std::min(pool.free_count(), -more)).value();
+  for (const device::PageId page : left) {
+    pages.erase(page);
+  }
+  from.put(owner, left);
+  return {};
+}
+
+Result<std::int64_t> Engine::Impl::set_share(ModelId id, std::int64_t pages) {
+  Model& shard = mutable_model(id);
+  HEDDLE_CHECK(shard.reserve != nullptr);
+  settle();
+  const Result<void> resized = shard.reserve->resize(pool_, shard.kv_owner, pages);
+  if (!resized) {
+    return resized.error();
+  }
+  return shard.reserve->pool.size();
 }
 
 Result<void> Engine::Impl::can_have_guests() const {
@@ -122,8 +157,10 @@ void Engine::Impl::remove_model(ModelId id) {
   }
   graphs_.forget(graphs_of(model(id).decoder));
   const memory::OwnerId owner = model(id).kv_owner;
-  const auto reserved =
-      model(id).reserve ? model(id).reserve->pages : std::vector<device::PageId>();
+  std::vector<device::PageId> reserved;
+  if (model(id).reserve) {
+    reserved.assign(model(id).reserve->pages.begin(), model(id).reserve->pages.end());
+  }
   std::erase_if(gathers_, [id](const auto& entry) { return entry.second.into == id; });
   models_.erase(id);
   pool_.put(owner, reserved);
@@ -394,7 +431,7 @@ std::int64_t Engine::kv_pages_for(ModelId id, std::int64_t tokens) const {
 
 std::int64_t Engine::kv_pages(ModelId id) const {
   const auto& model = impl_->model(id);
-  return model.reserve ? 0 : model.kv.pages_used();
+  return spec::leads(model.decoder.model()) ? model.kv.pages_used() : 0;
 }
 
 std::int64_t Engine::cached_pages() const {

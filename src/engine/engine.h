@@ -146,9 +146,9 @@ class Engine {
   /// group takes an abandoned one's place. `group` is of the shard's rank and as many ranks, and
   /// outlives the model or the next join_group().
   ///
-  /// All ranks are told the same from then on, in the same order: sequences, prefixes, preemptions
-  /// and steps; and have equally many pages to take. Then they sample the same tokens, each for
-  /// itself. Each batch begins with the ranks comparing what they run.
+  /// All ranks are told the same from then on, in the same order: shares, sequences, prefixes,
+  /// preemptions and steps. Then they sample the same tokens, each for itself. Each batch begins
+  /// with the ranks comparing what they run.
   void join_group(ModelId id, collective::Collective& group);
   /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
   /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
@@ -187,7 +187,8 @@ class Engine {
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
-  /// Pages that the KV of this model's sequences holds now; of a follower none (Pipes::reserve).
+  /// Pages that the KV of this model's sequences holds now; of a follower none (Pipes::reserve), of
+  /// a shard of its share.
   [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
 
   /// Pages that hold cached prefixes and nothing else, of all models. Running sequences take them

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ class Engine::Impl {
                          const std::byte* window,
                          memory::OwnerId kv_owner);
   void join_group(ModelId id, collective::Collective& group);
+  Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   void remove_model(ModelId id);
   /// The gate of a model, or nullptr. Any thread.
   std::shared_ptr<ImageGate> gate(ModelId id);
@@ -89,17 +91,21 @@ class Engine::Impl {
     };
     std::vector<Slice> slices{};
   };
-  /// What a follower of a pipeline has for its KV: pages of the pool, and nobody else's.
+  /// What a shard, or a follower of a pipeline, has for its KV: pages of the pool, and nobody
+  /// else's.
   struct Reserve {
     explicit Reserve(device::Device& device) : pool(device, {}) {}
+    /// Takes pages of `from` or gives some back, as far as they are not in use.
+    Result<void> resize(memory::PagePool& from, memory::OwnerId owner, std::int64_t pages);
+
     memory::PagePool pool;
     memory::CachedPages cached{};
-    std::vector<device::PageId> pages{};
+    std::set<device::PageId> pages{};
   };
 
   struct Model {
     memory::OwnerId kv_owner{};
-    std::unique_ptr<Reserve> reserve{};  ///< Of a follower; outlives its KV.
+    std::unique_ptr<Reserve> reserve{};  ///< Of a shard or a follower; outlives its KV.
     Decoder decoder;
     ModelKv kv;
     std::int64_t sequences = 0;  ///< That belong to it.

@@ -188,18 +188,8 @@ Result<void> Engine::Impl::reserve(ModelId id, std::int64_t pages) {
   Model& model = mutable_model(id);
   HEDDLE_CHECK(model.reserve != nullptr);
   join_pipe(id);
-  Reserve& reserve = *model.reserve;
-  while (reserve.cached.drop_oldest(ledger::DropReason::kLoad)) {
-  }
-  pool_.put(model.kv_owner, reserve.pool.surrender(reserve.pool.size()).value());
-  reserve.pages.clear();
-  auto taken = pool_.take(model.kv_owner, pages);
-  if (!taken) {
-    return taken.error();
-  }
-  reserve.pool.adopt(*taken);
-  reserve.pages = std::move(*taken);
-  return {};
+  HEDDLE_CHECK(model.reserve->resize(pool_, model.kv_owner, 0).has_value());
+  return model.reserve->resize(pool_, model.kv_owner, pages);
 }
 
 /// Whether a batch goes on where the last one ended, and can be run.
@@ -346,6 +336,10 @@ void Pipes::join(ModelId model) {
 
 Result<void> Pipes::reserve(ModelId model, std::int64_t pages) {
   return engine_->reserve(model, pages);
+}
+
+Result<std::int64_t> Pipes::set_share(ModelId model, std::int64_t pages) {
+  return engine_->set_share(model, pages);
 }
 
 Result<void> Pipes::run(PipeBatch& batch) {

@@ -23,6 +23,13 @@ class Pipes {
   /// model goes. kResourceExhausted, with none, where the pool has too few.
   Result<void> reserve(ModelId model, std::int64_t pages);
 
+  /// Of a shard (spec::shard_of), which has its KV apart likewise: that and what is cached of it
+  /// have so many pages of the pool, and no others; at first none. Where it has more and they are
+  /// in use it keeps those, cached ones being dropped first. Gives how many it has then.
+  /// kResourceExhausted, and nothing has changed, where the pool has too few. Of all ranks that
+  /// were told the same each has as many.
+  Result<std::int64_t> set_share(ModelId model, std::int64_t pages);
+
   /// Of a follower: runs a batch through its layers. A sequence that finds too few pages or not the
   /// prefix that the leader found, or that weights will not come for, is refused and forgotten.
   /// kCorrupt, and nothing has run, where the batch does not go on where the last one ended;

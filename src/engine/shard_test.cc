@@ -23,6 +23,7 @@
 #include "collective/shared_collective.h"
 #include "engine/decoder_rig.h"
 #include "engine/engine.h"
+#include "engine/pipe.h"
 #include "engine/test_host.h"
 #include "engine/workspace.h"
 #include "store/test_files.h"
@@ -274,6 +275,9 @@ struct RankEngine {
     if (group != nullptr) {
       engine->join_group(kModel, *group);
     }
+    if (model.spec.shard.ranks > 1) {
+      HEDDLE_CHECK(engine->pipes().set_share(kModel, host.pool().free_count()).has_value());
+    }
     engine->set_image_ready(kModel, model.layout.bytes);
   }
 
@@ -347,8 +351,12 @@ std::map<SequenceId, Told> run_together(RankEngine& rank,
   std::map<SequenceId, std::int64_t> pending;
   std::int64_t starved = 0;
   const auto most = engine.kv_pages_for(kModel, 110) + 2;
-  HEDDLE_CHECK(
-      rank.host.pool().take(kWeightsLease, rank.host.pool().free_count() - most).has_value());
+  if (rank.model.spec.shard.ranks > 1) {
+    HEDDLE_CHECK(engine.pipes().set_share(kModel, most).value() == most);
+  } else {
+    HEDDLE_CHECK(
+        rank.host.pool().take(kWeightsLease, rank.host.pool().free_count() - most).has_value());
+  }
   for (const SequenceStart& request : requests) {
     HEDDLE_CHECK(engine.add_sequence(request).has_value());
     pending[request.id] = request.prompt_tokens - engine.take_prefix(request.id);

@@ -63,6 +63,7 @@ core::ManagerModel external_model(const std::vector<ConfiguredModel>& models,
 std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
                                              core::ManagerModel& first) {
   std::vector<core::ManagerModel> shards;
+  first.shares = model.config.tensor_parallel > 1;  // Stages of a pipeline take all that is free.
   for (std::size_t i = 0; i < model.shards.size(); ++i) {
     core::ManagerModel& shard = shards.emplace_back(first);
     shard.id = model.shards[i];
@@ -71,6 +72,7 @@ std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
     shard.footprints.clear();
     shard.fetched.clear();
     shard.part_of = first.id;
+    shard.shares = first.shares;
     place(model, i + 1, shard);
   }
   for (const host::Block& block : *model.blocks) {

@@ -73,6 +73,7 @@ TEST(Setup, AHostWithOtherFilesUnderTheNameTakesNoPart) {
 TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   ConfiguredModel sharded = model(1);
   sharded.shards = {ModelId(9)};
+  sharded.config.tensor_parallel = 2;
   for (const HostId host : {kFirst, kSecond}) {
     sharded.offers[host] = offer(host, 2);
     sharded.blocks->push_back({.devices = {device_id(host, 0), device_id(host, 1)}});
@@ -87,6 +88,7 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
             (std::vector<core::ShardPlace>{{.model = ModelId(9), .device = device_id(kSecond, 1)}}))
       << "a group is on one host";
   EXPECT_EQ(shard.part_of, ModelId(1));
+  EXPECT_TRUE(first.shares && shard.shares) << "others may be beside it";
   EXPECT_EQ(shard.name, "m1[1]");
   EXPECT_EQ(shard.image_bytes, 4U);
   EXPECT_TRUE(shard.footprints.contains(device_id(kFirst, 1)));

@@ -36,7 +36,7 @@ Result<KvBlockRef> KvCache::allocate() {
                  "allocate a block of KV: no page is free or cached, and all blocks of the " +
                      std::to_string(pages_.size()) + " pages are in use"};
   }
-  PageEntry& page = entry({.page = roomy_.begin()->second, .slot = 0});
+  PageEntry& page = entry({.page = std::get<PageId>(*roomy_.begin()), .slot = 0});
   const auto& blocks = page.second.blocks;
   const auto slot = static_cast<std::uint32_t>(
       std::find_if(blocks.begin(), blocks.end(), [](const Block& b) { return b.free(); }) -
@@ -59,10 +59,11 @@ bool KvCache::find_room() {
   }
   const auto taken = pool_.take(owner_, 1);
   HEDDLE_CHECK(taken.has_value());
-  Page page{.free_slots = geometry_.blocks_per_page,
-            .blocks = std::vector<Block>(geometry_.blocks_per_page)};
-  roomy_.emplace(page.free_slots, taken->front());
-  pages_.emplace(taken->front(), std::move(page));
+  const auto added = pages_.emplace(taken->front(),
+                                    Page{.taken = taken_++,
+                                         .free_slots = geometry_.blocks_per_page,
+                                         .blocks = std::vector<Block>(geometry_.blocks_per_page)});
+  roomy_.insert(place_of(*added.first));
   return true;
 }
 
@@ -94,13 +95,12 @@ std::optional<KvBlockRef> KvCache::use(const BlockKey& key) {
 
 /// Keeps the order of fullness as a page's free slots change. The page is in use.
 void KvCache::set_free_slots(PageEntry& entry, std::uint32_t free_slots) {
-  auto& [id, page] = entry;
-  if (page.free_slots > 0) {
-    roomy_.erase({page.free_slots, id});
+  if (entry.second.free_slots > 0) {
+    roomy_.erase(place_of(entry));
   }
-  page.free_slots = free_slots;
+  entry.second.free_slots = free_slots;
   if (free_slots > 0) {
-    roomy_.emplace(free_slots, id);
+    roomy_.insert(place_of(entry));
   }
 }
 
@@ -145,7 +145,7 @@ void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
   if (page.used > 0) {
     return;
   }
-  roomy_.erase({page.free_slots, id});
+  roomy_.erase(place_of(entry));
   if (page.free_slots == geometry_.blocks_per_page) {
     const PageId empty = id;
     pages_.erase(empty);
@@ -188,8 +188,8 @@ void KvCache::drop(PageId id) {
 
 std::int64_t KvCache::blocks_spare() const {
   std::int64_t spare = 0;
-  for (const auto& [free_slots, id] : roomy_) {
-    spare += free_slots;
+  for (const Roomy& page : roomy_) {
+    spare += std::get<std::uint32_t>(page);
   }
   return spare;
 }
@@ -209,7 +209,7 @@ void KvCache::check_page(const PageEntry& entry) const {
   }
   HEDDLE_CHECK(free_slots == page.free_slots && free_slots < geometry_.blocks_per_page);
   HEDDLE_CHECK(used == page.used);
-  HEDDLE_CHECK(roomy_.contains({free_slots, id}) == (free_slots > 0 && used > 0));
+  HEDDLE_CHECK(roomy_.contains(place_of(entry)) == (free_slots > 0 && used > 0));
   if (used == 0) {
     const auto cached = cached_.by_age_.find(page.cached_at);
     HEDDLE_CHECK(cached != cached_.by_age_.end() && cached->second.page == id);

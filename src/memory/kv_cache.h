@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -38,6 +39,9 @@ using BlockKey = Digest;
 /// and no used ones is *cached* (CachedPages): no new block goes there, and it is dropped as a
 /// whole when its memory is wanted. Idle blocks on a page in use are evicted for new blocks when no
 /// page is free. So what is idle never costs what is used anything.
+///
+/// Equal calls on caches with equally many pages give blocks alike, whatever the pages' numbers:
+/// the ranks of a sharded model run short together.
 ///
 /// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
 /// is mapped here. Used by one thread.
@@ -100,6 +104,7 @@ class KvCache {
     [[nodiscard]] bool idle() const { return users == 0 && kept; }
   };
   struct Page {
+    std::uint64_t taken = 0;  ///< How many pages it had taken before this one.
     std::uint32_t free_slots = 0;
     std::uint32_t used = 0;       ///< Blocks with users.
     std::uint64_t cached_at = 0;  ///< Where cached: its place in CachedPages.
@@ -115,14 +120,20 @@ class KvCache {
   void forget_idle(PageEntry& entry, std::uint32_t slot);
   void drop(PageId page);
   void check_page(const PageEntry& entry) const;
+  /// Where a page is in roomy_: of those as full the one that came first, so that which numbers
+  /// pages have decides nothing.
+  using Roomy = std::tuple<std::uint32_t, std::uint64_t, PageId>;
+  static Roomy place_of(const PageEntry& entry) {
+    return {entry.second.free_slots, entry.second.taken, entry.first};
+  }
 
   PagePool& pool_;
   OwnerId owner_;
   KvGeometry geometry_;
   CachedPages& cached_;
   std::map<PageId, Page> pages_{};
-  /// Pages in use that have room, fullest first: (free slots, page).
-  std::set<std::pair<std::uint32_t, PageId>> roomy_{};
+  std::uint64_t taken_ = 0;  ///< Pages so far.
+  std::set<Roomy> roomy_{};  ///< Pages in use that have room, fullest first.
   std::unordered_map<BlockKey, KvBlockRef, KeyHash> kept_{};
   std::map<std::uint64_t, KvBlockRef> idle_{};  ///< On pages in use, by Block::idle_at.
   std::int64_t pages_cached_ = 0;

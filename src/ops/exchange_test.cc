@@ -29,6 +29,10 @@ class OnesGroup final : public collective::Collective {
     return check();
   }
   Result<void> agree(std::uint64_t /*value*/) override { return check(); }
+  Result<std::int64_t> least(std::int64_t value) override {
+    const Result<void> done = check();
+    return done ? Result<std::int64_t>(value) : Result<std::int64_t>(done.error());
+  }
   void abandon() override { abandoned_ = true; }
 
  private:

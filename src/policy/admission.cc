@@ -48,7 +48,7 @@ class AdmissionRoom::Impl {
     add(sequence, +1);
     const std::optional<std::int64_t> most = model.view->most_pages;
     const bool full = most && model.sequences > 1 && model.pages() > *most;
-    if (pages_ <= total_ && !full) {
+    if ((pages_ <= total_ || model.view->apart) && !full) {
       return Answer::kFits;
     }
     add(sequence, -1);
@@ -61,7 +61,7 @@ class AdmissionRoom::Impl {
     const auto found = models_.find(sequence.model);
     HEDDLE_CHECK(found != models_.end());
     PerModel& model = found->second;
-    pages_ -= model.pages();
+    pages_ -= model.common_pages();
     for (std::size_t i = 0; i < model.blocks.size(); ++i) {
       const KvGroup& group = model.view->kv[i];
       const std::int64_t more = blocks_of(group, length) - blocks_of(group, sequence.cached);
@@ -69,7 +69,7 @@ class AdmissionRoom::Impl {
       model.blocks[i].more += sign * more;
     }
     model.sequences += sign;
-    pages_ += model.pages();
+    pages_ += model.common_pages();
   }
 
   [[nodiscard]] std::int64_t left() const { return std::max<std::int64_t>(total_ - pages_, 0); }
@@ -93,6 +93,7 @@ class AdmissionRoom::Impl {
       }
       return view->pages_used ? std::min(alone, grown) : alone;
     }
+    [[nodiscard]] std::int64_t common_pages() const { return view->apart ? 0 : pages(); }
   };
 
   std::int64_t total_;

@@ -76,6 +76,7 @@ struct AdmissionModel {
   std::optional<std::int64_t> pages_used{};
   /// That all its sequences together may have, one alone excepted; nullopt: what there is.
   std::optional<std::int64_t> most_pages{};
+  bool apart = false;  ///< It has those for itself, and takes none of what there is.
 };
 
 /// The KV that a device's admitted sequences may come to need, at prompt + expected output, and

@@ -167,23 +167,32 @@ void Host::perform(const core::LeaveGroup& command) {
   around_.pipes.leave(id(), command.group);
 }
 
-/// What the leader does is the group's, at the pace of the slowest. Every member has its shard, and
-/// nothing else; one that is not there was killed, which the agent has not heard yet.
+/// What the leader does is the group's, at the pace of the slowest. Every member has its shard; one
+/// that is not there was killed, which the agent has not heard yet.
 void Host::connect_ranks(const core::ConnectGroup& command) {
   Duration step{};
   Duration token{};
+  const core::GroupMember& leader = command.members.front();
+  const auto first = workers_.find(leader.device);
+  std::vector<std::shared_ptr<Worker>> followers;
   for (const core::GroupMember& member : command.members) {
     const TwinDevice& device = device_of(member.device);
     step = std::max(step, device.pace_step);
     token = std::max(token, device.pace_token);
     const auto worker = workers_.find(member.device);
-    HEDDLE_CHECK(worker == workers_.end() ||
-                 (worker->second->epoch() == member.epoch &&
-                  worker->second->open_models() == std::vector<ModelId>{member.model}));
+    if (worker == workers_.end()) {
+      continue;
+    }
+    const std::vector<ModelId> open = worker->second->open_models();
+    HEDDLE_CHECK(worker->second->epoch() == member.epoch &&
+                 std::ranges::find(open, member.model) != open.end());
+    if (worker != first && first != workers_.end()) {
+      worker->second->follow(member.model, first->second);
+      followers.push_back(worker->second);
+    }
   }
-  const core::GroupMember& leader = command.members.front();
-  if (const auto worker = workers_.find(leader.device); worker != workers_.end()) {
-    worker->second->lead(leader.model, step, token);
+  if (first != workers_.end()) {
+    first->second->lead(leader.model, step, token, followers);
   }
 }
 

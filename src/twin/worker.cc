@@ -93,23 +93,20 @@ void Worker::take(const Input& input) {
     take_in(*join);
   } else if (const auto* said = std::get_if<FromStage>(&input)) {
     take_in(*said);
+  } else if (const auto* ranks = std::get_if<JoinRanks>(&input)) {
+    take_in(*ranks);
+  } else if (const auto* ask = std::get_if<AskForShare>(&input)) {
+    take_in(*ask);
   } else {
     take_in(std::get<PipeGone>(input));
   }
 }
 
-void Worker::lead(ModelId model, Duration pace_step, Duration pace_token) {
-  Model& leading = models_.at(model);
-  leading.in_lockstep = true;
-  leading.pace_step = pace_step;
-  leading.pace_token = pace_token;
-}
-
 /// A step begins only when nothing is left to hear.
 void Worker::work() {
-  while (!step_ && !runs_stage_) {
+  while (!step_ && !runs_stage_ && !meeting_) {
     const bool idle = inbox_.empty();
-    if (idle && idle_said_) {
+    if (idle && (idle_said_ || held_)) {
       return;
     }
     Input input = core::WorkerEvent(core::EngineIdle{});
@@ -143,8 +140,8 @@ void Worker::tell(const core::WorkerEvent& event) {
   for (const core::WorkerCommand& command : commands) {
     std::visit([this](const auto& concrete) { perform(concrete); }, command);
   }
-  if (kv_.changed()) {
-    answers_.emplace_back(kv_.counted());
+  if (kv_changed()) {
+    answers_.emplace_back(counted());
   }
   for (const core::WorkerEvent& answer : std::exchange(answers_, {})) {
     tell(answer);
@@ -249,6 +246,9 @@ void Worker::perform(const core::CloseModel& command) {
   model.closing = true;
   model.to_pool = command.image == core::ImagePages::kToPool;
   link_.stop(command.model);
+  if (ranked_ && ranked_->model == command.model) {
+    leave_group();
+  }
   if (reserve_ && reserve_->model == command.model) {
     give_back_reserve();
   }
@@ -326,7 +326,8 @@ void Worker::perform(const core::TakePrefixes& command) {
   for (const SequenceId id : command.sequences) {
     Sequence& sequence = sequences_.at(id);
     HEDDLE_CHECK(sequence.computed == 0 && !sequence.compiling);
-    sequence.computed = kv_.find_prefix(sequence.model, id, sequence.known - 1, sequence.marks);
+    sequence.computed =
+        kv_of(sequence.model).find_prefix(sequence.model, id, sequence.known - 1, sequence.marks);
     prefix_tokens_ += sequence.computed;
     taken.sequences.push_back({.sequence = id, .computed = sequence.computed});
   }
@@ -340,7 +341,7 @@ void Worker::perform(const core::FetchKv& command) {
   answers_.emplace_back(core::KvFetched{.sequence = command.sequence,
                                         .computed = sequences_.at(command.sequence).computed,
                                         .done = true,
-                                        .counted = kv_.counted()});
+                                        .counted = counted()});
 }
 
 void Worker::perform(const core::TrimCached& command) {
@@ -351,7 +352,7 @@ void Worker::perform(const core::PreemptSequence& command) {
   Sequence& sequence = sequences_.at(command.sequence);
   sequence.computed = 0;
   forget_in_pipe(command.sequence, sequence);
-  kv_.remove(sequence.model, command.sequence);
+  kv_of(sequence.model).remove(sequence.model, command.sequence);
   idle_said_ = false;
 }
 
@@ -387,7 +388,7 @@ void Worker::perform(const core::MoveHome& command) {
 void Worker::perform(const core::RemoveSequence& command) {
   const auto found = sequences_.find(command.sequence);
   forget_in_pipe(command.sequence, found->second);
-  kv_.remove(found->second.model, command.sequence);
+  kv_of(found->second.model).remove(found->second.model, command.sequence);
   sequences_.erase(found);
 }
 

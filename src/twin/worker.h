@@ -53,9 +53,15 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void hear(const core::WorkerMessage& message);
   /// It does and hears nothing more.
   void die() { alive_ = false; }
-  /// From now on the model's steps are those of a group, whose slowest device has this pace. What
-  /// the others of the group do meanwhile takes no longer.
-  void lead(ModelId model, Duration pace_step, Duration pace_token);
+  /// From now on the model's steps are those of a group, whose slowest device has this pace, and
+  /// which these follow. What they do of a step takes no longer than here; they do it between their
+  /// own.
+  void lead(ModelId model,
+            Duration pace_step,
+            Duration pace_token,
+            const std::vector<std::shared_ptr<Worker>>& followers);
+  /// Its open model is in the group that `leader` leads.
+  void follow(ModelId model, const std::shared_ptr<Worker>& leader);
 
   /// Its open model is a stage of a pipeline from now on; stage 0 leads.
   void join(PipeNo pipe, ModelId model, std::size_t stage);
@@ -97,7 +103,18 @@ class Worker : public std::enable_shared_from_this<Worker> {
   struct PipeGone {
     PipeNo pipe{};
   };
-  using Input = std::variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone>;
+  /// Its shard is in a group from now on.
+  struct JoinRanks {
+    ModelId model{};
+    bool leads = false;
+    std::vector<std::weak_ptr<Worker>> others{};  ///< Of the leader all, else the leader.
+  };
+  /// The leader would have a share of so many pages.
+  struct AskForShare {
+    std::int64_t pages = 0;
+  };
+  using Input =
+      std::variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone, JoinRanks, AskForShare>;
   struct Heard {
     Input input{};
     Instant at{};
@@ -180,6 +197,24 @@ class Worker : public std::enable_shared_from_this<Worker> {
     KvCount kv;
   };
 
+  /// The ranks of a group agree about its share: until then nobody of them does anything else.
+  struct Meeting {
+    std::int64_t least = 0;
+    std::size_t awaited = 0;
+  };
+
+  void take_in(const JoinRanks& join);
+  void take_in(const AskForShare& ask);
+  void hear_offer(std::int64_t pages);
+  void set_share(std::int64_t pages);
+  void leave_group();
+  [[nodiscard]] KvCount& kv_of(ModelId model);
+  [[nodiscard]] core::KvCounted counted() const;
+  [[nodiscard]] bool kv_changed();
+  [[nodiscard]] bool runs_group(const policy::StepPlan& plan) const;
+  [[nodiscard]] Duration followers_busy() const;
+  void hold_followers();
+  void release_followers();
   void tell(const core::WorkerEvent& event);
   void queue(Input input);
   void take(const Input& input);
@@ -226,6 +261,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::MoveOut& command);
   void perform(const core::MoveHome& command);
   void perform(const core::ReservePipe& command);
+  void perform(const core::SizeShare& command);
   void perform(const core::GatherKv& command);
   void perform(const core::EndGather& command);
   void perform(const core::FetchKv& command);
@@ -271,6 +307,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::set<PipeNo> told_of_{};                    ///< That it is, or was, to join.
   std::map<PipeNo, std::vector<Input>> early_{};  ///< Of pipelines that it is about to join.
   std::unique_ptr<Reserve> reserve_{};
+  std::optional<JoinRanks> ranked_{};
+  std::unique_ptr<Reserve> share_{};  ///< Of a rank: of a group's sequences, on rank 0.
+  std::optional<Meeting> meeting_{};
+  bool held_ = false;        ///< A step of its group runs, whose leader is another.
+  Instant busy_until_{};     ///< Its last step ends then.
   bool runs_stage_ = false;  ///< It computes a batch of a leader elsewhere.
   std::map<SequenceId, Gathered> gathers_{};
   std::uint64_t pieces_asked_ = 0;

@@ -94,7 +94,8 @@ Duration Worker::context_time(const policy::StepPlan& plan) {
   for (const policy::ModelBatch& batch : plan.batches) {
     std::int64_t guests = 0;
     for (const policy::StepSlice& slice : batch.slices) {
-      const std::int64_t away = kv_.away(batch.model, slice.sequence);
+      const std::int64_t away =
+          ranked_ && ranked_->model == batch.model ? 0 : kv_.away(batch.model, slice.sequence);
       const std::int64_t past = sequences_.at(slice.sequence).computed;
       home += device_.pace_context * (past - away + slice.tokens);
       guests += away;
@@ -128,12 +129,12 @@ void Worker::perform(const core::RunStep& command) {
   for (const policy::ModelBatch& batch : command.plan.batches) {
     for (const policy::StepSlice& slice : batch.slices) {
       const Sequence& sequence = sequences_.at(slice.sequence);
-      if (!kv_.grow(batch.model, slice.sequence, sequence.computed + slice.tokens)) {
+      if (!kv_of(batch.model).grow(batch.model, slice.sequence, sequence.computed + slice.tokens)) {
         step.starved.insert(slice.sequence);
       }
     }
   }
-  static_cast<void>(kv_.changed());  // StepDone will tell.
+  static_cast<void>(kv_changed());  // StepDone will tell.
   check_waiting_step();
 }
 
@@ -157,9 +158,14 @@ void Worker::check_waiting_step() {
       step_->gives_up
           ? around_.agenda.now()
           : std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
-  const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
+  const Instant ends = std::max(computed, step_->began + paced_time(step_->plan)) +
+                       (runs_group(step_->plan) ? followers_busy() : Duration{});
   step_->hosted_before = step_->guest_time = guest_time_;
-  at(ends + device_.step_overhead, [this] { end_step_or_go_on(); });
+  busy_until_ = ends + device_.step_overhead;
+  if (runs_group(step_->plan)) {
+    hold_followers();
+  }
+  at(busy_until_, [this] { end_step_or_go_on(); });
 }
 
 /// What the device did for guests meanwhile comes on top, where it is paced.
@@ -176,7 +182,7 @@ core::SliceDone Worker::run_slice(SequenceId id, std::int64_t tokens) {
   Sequence& sequence = sequences_.at(id);
   sequence.computed += tokens;
   HEDDLE_CHECK(sequence.computed <= sequence.known && !sequence.compiling);
-  kv_.compute(sequence.model, id, sequence.computed, sequence.marks);
+  kv_of(sequence.model).compute(sequence.model, id, sequence.computed, sequence.marks);
   core::SliceDone result{.sequence = id, .computed = sequence.computed};
   if (sequence.computed == sequence.known) {
     result.position = sequence.generated;
@@ -209,7 +215,7 @@ void Worker::end_step() {
       if (step.starved.contains(slice.sequence)) {
         done.starved.push_back(slice.sequence);
       } else if (!ready) {
-        kv_.shrink(batch.model, slice.sequence);
+        kv_of(batch.model).shrink(batch.model, slice.sequence);
         if (models_.at(batch.model).abandoned) {
           done.unready.push_back(slice.sequence);
         }
@@ -223,10 +229,13 @@ void Worker::end_step() {
       send_batch(std::move(sent));
     }
   }
-  static_cast<void>(kv_.changed());  // This tells.
-  done.counted = kv_.counted();
+  static_cast<void>(kv_changed());  // This tells.
+  done.counted = counted();
   tell(done);
   idle_said_ = false;
+  if (runs_group(step.plan)) {
+    release_followers();
+  }
   work();
 }
 

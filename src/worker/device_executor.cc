@@ -145,49 +145,6 @@ void DeviceExecutor::meet(const GuestHost& host) {
   }
 }
 
-void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
-  const auto found = opened_.find(lockstep->model());
-  if (found == opened_.end() || !found->second.registered) {
-    return;  // It was closed before the group was formed.
-  }
-  engine_->join_group(lockstep->model(), lockstep->group());
-  lockstep_ = std::move(lockstep);
-}
-
-Result<void> DeviceExecutor::follow(core::WorkerCommand command) {
-  if (lockstep_ == nullptr || lockstep_->leads()) {
-    return {};
-  }
-  name_shard(command);
-  if (const auto* add = std::get_if<core::AddSequence>(&command)) {
-    followed_.insert(add->sequence);
-  } else if (const auto* remove = std::get_if<core::RemoveSequence>(&command)) {
-    followed_.erase(remove->sequence);
-  }
-  std::vector<core::WorkerEvent> events;
-  const bool changed = kv_changed_;
-  await_grammars(command, events);
-  const Result<void> done = carry_out(std::move(command), events);
-  kv_changed_ = changed;  // The ledger of this device's core has no sequences.
-  for (const core::WorkerEvent& event : events) {
-    if (const auto* refused = std::get_if<core::SequenceRefused>(&event)) {
-      followed_.erase(refused->sequence);
-    }
-  }
-  return done;
-}
-
-/// The leader's commands name its own shard.
-void DeviceExecutor::name_shard(core::WorkerCommand& command) const {
-  if (auto* add = std::get_if<core::AddSequence>(&command)) {
-    add->model = lockstep_->model();
-  } else if (auto* run = std::get_if<core::RunStep>(&command)) {
-    for (policy::ModelBatch& batch : run->plan.batches) {
-      batch.model = lockstep_->model();
-    }
-  }
-}
-
 void DeviceExecutor::execute(const core::AdoptPages& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   if (const Result<void> taken = device_.take_again(command.pages); !taken) {
@@ -379,7 +336,11 @@ void DeviceExecutor::execute(const core::PrioritiseCopy& command,
 }
 
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
-  refused_.clear();  // The core has heard of them all.
+  const bool of_group = lockstep_ != nullptr && runs(command.plan, lockstep_->model());
+  const bool follows = of_group && !lockstep_->leads();
+  std::erase_if(refused_, [&](core::SequenceId id) {
+    return is_followed(id) == follows;  // The core that runs this has heard of all of its own.
+  });
   const bool waits = waits_for_weights(command.plan);
   pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
@@ -417,7 +378,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
                            stats_);
   done.hosting = std::min(pacing_.guest_time() - guest_time, done.took);
   done.counted = counted();
-  if (lockstep_ != nullptr) {
+  if (of_group) {
     if (const Result<void> same = lockstep_->compare(done); !same) {
       lost_ = same.error();
       return;

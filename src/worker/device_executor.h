@@ -46,7 +46,8 @@ struct Peer {
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
-/// sequences is in executor_sequences.cc, with stages of pipelines in executor_pipes.cc, with KV of
+/// sequences is in executor_sequences.cc, with groups in executor_groups.cc, with stages of
+/// pipelines in executor_pipes.cc, with KV of
 /// other workers in executor_kv.cc.
 class DeviceExecutor {
  public:
@@ -101,11 +102,13 @@ class DeviceExecutor {
   [[nodiscard]] std::optional<Error> refuse(const core::LendGuests& lend);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
-  /// carries out for the engine is passed on to the others.
-  void join(std::unique_ptr<Lockstep> lockstep);
+  /// carries out for the engine and that model is passed on to the others. A device has one group
+  /// at a time. What the core is to hear is appended to `events`.
+  void join(std::unique_ptr<Lockstep> lockstep, std::vector<core::WorkerEvent>& events);
   /// Of the other ranks: carries out what rank 0 passed on, for the shard that joined. No core of
-  /// this device hears of it. Ignored once the shard was closed. An error as carry_out() has it.
-  Result<void> follow(core::WorkerCommand command);
+  /// this device hears of it but of its share, by `events`. Ignored once the shard was closed. An
+  /// error as carry_out() has it.
+  Result<void> follow(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
 
   /// Makes an open model, which is a stage of a pipeline, part of it, until it is closed. What the
   /// core is to hear is appended to `events`, as by the next two.
@@ -187,6 +190,7 @@ class DeviceExecutor {
   void execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::MoveHome& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::ReservePipe& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::SizeShare& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::GatherKv& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::EndGather& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::FetchKv& command, std::vector<core::WorkerEvent>& events);
@@ -203,6 +207,7 @@ class DeviceExecutor {
            std::vector<core::WorkerEvent>& events);
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
+  void note_refused(core::SequenceId id);
   [[nodiscard]] static std::vector<core::SliceDone> slices_of(engine::StepOutcome& outcome);
   void forget_failed(const engine::StepOutcome& outcome);
   static void tell_failed(engine::StepOutcome& outcome, std::vector<core::WorkerEvent>& events);
@@ -220,7 +225,6 @@ class DeviceExecutor {
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] core::KvCounted counted() const;
-  void name_shard(core::WorkerCommand& command) const;
   void note_ready(ModelId model, std::uint64_t bytes);
   void pause_step();
   void begin_waiting(const policy::StepPlan& plan);

@@ -140,7 +140,9 @@ void EngineLoop::take_in(Input input) {
   } else if (const auto* model = std::get_if<rpc::ModelDescription>(&input)) {
     executor_->describe(*model);
   } else if (auto* lockstep = std::get_if<std::unique_ptr<Lockstep>>(&input)) {
-    executor_->join(std::move(*lockstep));
+    std::vector<core::WorkerEvent> said;
+    executor_->join(std::move(*lockstep), said);
+    tell_core(std::move(said));
   } else if (auto* peer = std::get_if<Peer>(&input)) {
     executor_->meet(std::move(*peer));
   } else if (const auto* host = std::get_if<GuestHost>(&input)) {
@@ -174,9 +176,11 @@ void EngineLoop::take_in(Input input) {
     }
     tell_core(std::move(said));
   } else if (auto* followed = std::get_if<Followed>(&input)) {
-    if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
+    std::vector<core::WorkerEvent> said;
+    if (const auto done = executor_->follow(std::move(followed->command), said); !done) {
       give_up(done.error());
     }
+    tell_core(std::move(said));
   }
 }
 

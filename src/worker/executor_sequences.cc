@@ -30,7 +30,7 @@ void DeviceExecutor::add(core::AddSequence& command,
                                                     .grammar = std::move(grammar),
                                                     .cache_salt = std::move(command.cache_salt)});
   if (!added) {
-    refused_.insert(id);
+    note_refused(id);
     events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
   } else if (constrained) {
     events.push_back(core::SequenceReady{.sequence = id});
@@ -48,7 +48,7 @@ void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::Wor
     add(command, std::move(*grammar), events);
     return;
   }
-  refused_.insert(sequence);
+  note_refused(sequence);
   followed_.erase(sequence);
   events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
 }
@@ -162,7 +162,7 @@ std::vector<core::SliceDone> DeviceExecutor::slices_of(engine::StepOutcome& outc
 void DeviceExecutor::forget_failed(const engine::StepOutcome& outcome) {
   for (const engine::SequenceFailure& failure : outcome.failed) {
     engine_->remove_sequence(failure.sequence);
-    refused_.insert(failure.sequence);
+    note_refused(failure.sequence);
   }
 }
 
@@ -177,6 +177,13 @@ void DeviceExecutor::tell_failed(engine::StepOutcome& outcome,
 void DeviceExecutor::execute(const core::RemoveSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   remove(command.sequence);
+}
+
+void DeviceExecutor::note_refused(core::SequenceId id) {
+  refused_.insert(id);
+  if (lockstep_ != nullptr) {
+    lockstep_->forget(id);
+  }
 }
 
 void DeviceExecutor::remove(core::SequenceId id) {

@@ -18,6 +18,7 @@
 #include "collective/shared_collective.h"
 #include "engine/decoder_rig.h"
 #include "engine/engine.h"
+#include "engine/pipe.h"
 #include "engine/test_host.h"
 #include "spec/shard.h"
 #include "text/text_model.h"
@@ -120,6 +121,7 @@ class Answers {
                      .has_value());
     if (group != nullptr) {
       engine_->join_group(kModel, *group);
+      HEDDLE_CHECK(engine_->pipes().set_share(kModel, host.pool().free_count()).has_value());
     }
     engine_->set_image_ready(kModel, model.layout.bytes);
   }

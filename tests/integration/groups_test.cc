@@ -111,6 +111,46 @@ TEST_F(Groups, AllAtOnceAllGetTheirAnswers) {
   }
 }
 
+// With memory for both, steps of the two interleave on each device.
+TEST_F(Groups, OthersRunBesideItAndNobodyLeaves) {
+  LiveSystem& system = make(2, 2, 200);
+  expect_right(ask(kSharded), sharded_);
+  std::vector<std::pair<std::shared_ptr<Answer>, const engine::Golden*>> asked;
+  for (int i = 0; i < 12; ++i) {
+    asked.emplace_back(ask(kSharded), &sharded_);
+    asked.emplace_back(ask(kSingle), &single_);
+  }
+  for (const auto& [answer, golden] : asked) {
+    expect_right(answer, *golden);
+    EXPECT_EQ(answer->record().restarts, 0);
+  }
+  for (const char* model : {kSharded, kSingle}) {
+    for (const std::uint64_t evictions : system.model(model).evictions) {
+      EXPECT_EQ(evictions, 0U) << model;
+    }
+  }
+}
+
+TEST_F(Groups, BesideItAnAnswerGoesOnWhicheverWorkerIsKilled) {
+  for (const DeviceId dies : {DeviceId(0), DeviceId(1)}) {
+    SCOPED_TRACE(testing::Message() << "killed on device " << dies.value());
+    LiveSystem& system = make(2, 2, 200, 3ms);
+    const auto sharded = ask(kSharded);
+    const auto single = ask(kSingle);
+    bool killed = false;
+    sharded->on_news = [&] {
+      if (!killed && sharded->tokens().size() >= 3) {
+        killed = true;
+        const int pid = system.system().worker_pid(dies);
+        HEDDLE_CHECK(pid > 0 && ::kill(pid, SIGKILL) == 0);
+      }
+    };
+    expect_right(sharded, sharded_);
+    expect_right(single, single_);
+    EXPECT_TRUE(killed);
+  }
+}
+
 // More requests than there are pages for at once.
 TEST_F(Groups, WhereMemoryIsShortAllAreAnswered) {
   config::Config config = small_host(0, 2);

@@ -87,6 +87,8 @@ TESTED_BY = {
     "twin/host.cc": "twin/twin_test.cc",
     "twin/host_node.cc": "twin/cluster_test.cc",
     "twin/leader_node.cc": "twin/cluster_test.cc",
+    "worker/executor_groups.cc": "worker/lockstep_test.cc",
+    "twin/worker_groups.cc": "twin/world_test.cc",
     "twin/worker_pipes.cc": "twin/cluster_world_test.cc",
     "twin/worker_steps.cc": "twin/worker_test.cc",
     "node/membership.cc": "node/roster_test.cc",

@@ -8,6 +8,8 @@
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/views.h"
 
 namespace heddle::core::manager {
 
@@ -15,12 +17,17 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
   const std::vector<ShardPlace> places = block(state, model, leader);
   return std::all_of(places.begin(), places.end(), [&](const ShardPlace& place) {
     const DeviceState& device = state.devices.at(place.device);
-    const bool blocked =
-        std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
-          const ModelId other = whole(state, entry.first);
-          return stays(state, state.models.at(other)) && other != model &&
-                 !entry.second.template is<Evicting>();
-        });
+    std::int64_t room = device.config.pages - pages_for_shard(state, device, place.model);
+    bool blocked = false;
+    for (const auto& [id, instance] : device.instances) {
+      const ModelState& other = state.models.at(whole(state, id));
+      if (other.config.id != model && stays(state, other) && !instance.is<Evicting>()) {
+        room -= pages_of(state, device, id, workspace_of(state, device, place.model));
+        blocked = blocked || !state.models.at(model).config.shares || other.external() ||
+                  in_group(state, id, instance);
+      }
+    }
+    blocked = blocked || (state.models.at(model).config.shares && room < 0);
     return device.up && !device.leaving && device.claimed.value_or(model) == model && !blocked;
   });
 }
@@ -96,6 +103,7 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
   DrainPlan engines{.model = shard, .began = state_.models.at(wanted).claim->began};
   out_.wake_by(device.paused_until);
   bool clear = !device.plan && state_.now >= device.paused_until;
+  const auto goes = in_the_way(state_, device, shard);
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = state_.models.at(id);
     if (instance.is<Evicting>()) {
@@ -110,7 +118,7 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
       } else {
         clear = clear && gone;
       }
-    } else {
+    } else if (!goes || std::ranges::count(*goes, id) > 0) {
       const bool leaves =
           let_go(device, id, wanted) && leading(state_, device, id)->in_flight.empty();
       if (leaves && model.grouped()) {
@@ -166,12 +174,17 @@ void Claims::load_group(ModelId id, DeviceId leader) {
   out_.note(more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
             id,
             leader,
-            (more.empty() ? who_waits(model) : more) + "; to itself on " + names + found);
+            (more.empty() ? who_waits(model) : more) +
+                (model.config.shares ? "; on " : "; to itself on ") + names + found);
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }
   model.claim.reset();
   claims_changed(id);
+  if (before.complete == before.shards) {
+    out_.wake_by(state_.now +
+                 Duration(1));  // It is formed at the next event, and nobody has anything to say.
+  }
 }
 
 /// Evicts what is left on the device, and loads the shard unless it is staged there.
@@ -179,7 +192,11 @@ void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, Lo
   DeviceState& device = state_.devices.at(place.device);
   device.claimed.reset();
   replace(state_, place.device);
+  const auto goes = in_the_way(state_, device, place.model);
   for (const auto& [other, instance] : device.instances) {
+    if (goes && std::ranges::count(*goes, other) == 0) {
+      continue;
+    }
     const bool drained = instance.is<Draining>() && !state_.models.at(other).external();
     const bool waits = staged(device, other) != nullptr && other != place.model;
     if (drained || waits) {

@@ -197,14 +197,11 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
       (device.plan && device.plan->lacks > 0 && !awaits_front(device, state_.now))) {
     return;  // That changes the device; the worker will say what it lacks then.
   }
-  std::vector<policy::ResidentView> others = view(state_, device, report.wanted_by).residents;
-  std::erase_if(others, [&](const policy::ResidentView& resident) {
-    const Instance& instance = device.instances.at(resident.model);
-    return instance.is<Suspended>() && !instance.in_flight.empty();
-  });
-  for (policy::ResidentView& other : others) {
-    other.in_transition = false;
+  if (state_.models.at(report.wanted_by).config.shares) {
+    want_share(id, report);
+    return;
   }
+  const std::vector<policy::ResidentView> others = others_at(device, report.wanted_by);
   std::vector<policy::ResidentView> at_once = others;
   std::erase_if(at_once, [&](const policy::ResidentView& resident) {
     return state_.models.at(resident.model).external() &&
@@ -225,6 +222,58 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
                           .lacks = report.pages_wanted};
   reindex(state_, id);
   free_lacking(id);
+}
+
+/// Of a device the others, as victims that may go at once whatever they do.
+std::vector<policy::ResidentView> DrainPlans::others_at(const DeviceState& device,
+                                                        ModelId wanting) const {
+  std::vector<policy::ResidentView> others = view(state_, device, wanting).residents;
+  std::erase_if(others, [&](const policy::ResidentView& resident) {
+    const Instance& instance = device.instances.at(resident.model);
+    return instance.is<Suspended>() && !instance.in_flight.empty();
+  });
+  for (policy::ResidentView& other : others) {
+    other.in_transition = false;
+  }
+  return others;
+}
+
+/// All devices of the group have to have the pages. External engines would take their time.
+void DrainPlans::want_share(DeviceId leader, const DeviceReport& report) {
+  const std::vector<ShardPlace> places = block(state_, report.wanted_by, leader);
+  std::vector<ShardPlace> goes;
+  for (const ShardPlace& place : places) {
+    const DeviceState& device = state_.devices.at(place.device);
+    const std::int64_t lacks = report.pages_wanted - device.usage.free;
+    if (std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+          return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
+        })) {
+      return;  // That changes the device; then the group is told.
+    }
+    if (lacks <= 0) {
+      continue;
+    }
+    std::vector<policy::ResidentView> others = others_at(device, place.model);
+    std::erase_if(others, [&](const policy::ResidentView& resident) {
+      return state_.models.at(resident.model).external();
+    });
+    const auto victims = policy::choose_victims(others, 0, lacks);
+    if (!victims) {
+      const DeviceState& first = state_.devices.at(leader);
+      out_.act(TellWorker{.device = leader, .epoch = first.epoch, .message = NoPages{}});
+      return;
+    }
+    for (const ModelId victim : *victims) {
+      goes.push_back({.model = victim, .device = place.device});
+    }
+  }
+  for (const ShardPlace& victim : goes) {
+    residency_.evict(
+        victim.device, victim.model, EvictMode::kNow, EvictionReason::kOutgrown, report.wanted_by);
+  }
+  if (goes.empty()) {
+    out_.act(fit_share(state_, report.wanted_by, leader, false));
+  }
 }
 
 void DrainPlans::have_pages(DeviceId id) {

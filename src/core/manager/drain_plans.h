@@ -25,7 +25,8 @@ class DrainPlans {
   /// The oldest sequence of the device lacks pages that only other models have. Nothing runs there
   /// until it gets them, so draining models of ours would be in vain: they go at once, and their
   /// requests wait again. External engines that answer requests are waited for, if it takes them.
-  /// If no model can go, the worker does without.
+  /// If no model can go, the worker does without. Of a group each device has to have the pages; if
+  /// all have, its worker is told.
   void want_pages(DeviceId device, const DeviceReport& report);
   /// The worker has the pages by now that a plan was to find.
   void have_pages(DeviceId device);
@@ -35,6 +36,9 @@ class DrainPlans {
 
  private:
   void advance(const DeviceState& device, const DrainPlan& plan);
+  void want_share(DeviceId leader, const DeviceReport& report);
+  [[nodiscard]] std::vector<policy::ResidentView> others_at(const DeviceState& device,
+                                                            ModelId wanting) const;
   bool dissolve_victims(const DeviceState& device, const DrainPlan& plan);
   void free_lacking(DeviceId device);
   [[nodiscard]] bool fits_beside(const DeviceState& device, const DrainPlan& plan) const;

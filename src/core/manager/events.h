@@ -61,6 +61,9 @@ struct ManagerModel {
   /// If it is sharded: for each device of `footprints`, all of which may lead, where ranks 1 and up
   /// are then, in order. On one host these blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
+  /// If it is sharded: its KV has shares of its devices, so that other models may be there while it
+  /// runs. Of each shard as of the whole.
+  bool shares = false;
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
   /// It is that model, cut into the stages of a pipeline, for hosts to fetch together what one
   /// would fetch for longer. It gets requests of that model, and `groups` is empty here: where

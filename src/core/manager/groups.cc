@@ -35,15 +35,50 @@ bool dedicated(const State& state, const DeviceState& device) {
   });
 }
 
+bool has_to_itself(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    const ModelState& model = state.models.at(entry.first);
+    return model.grouped() && !model.config.shares && !entry.second.staged();
+  });
+}
+
 bool held(const State& state, const DeviceState& device) {
   return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
-    if (!state.models.at(entry.first).grouped() || entry.second.staged()) {
+    const ModelState& model = state.models.at(entry.first);
+    if (!model.grouped() || model.config.shares || entry.second.staged()) {
       return false;
     }
     const Instance* leader = leading(state, device, entry.first);
     return leader == nullptr || !leader->is<Serving>() || !leader->in_flight.empty() ||
            !state.models.at(asked(state, entry.first)).waiting.empty();
   });
+}
+
+bool runs_group(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    const auto& [id, instance] = entry;
+    const Instance* leader = in_group(state, id, instance) ? leading(state, device, id) : nullptr;
+    return leader != nullptr &&
+           (!leader->in_flight.empty() || !state.models.at(asked(state, id)).waiting.empty());
+  });
+}
+
+bool too_slow_beside(const State& state, const DeviceState& device, ModelId here, ModelId wanted) {
+  const Instance* leader = leading(state, device, here);
+  const DeviceId first = device.instances.at(here).part().leader.value_or(device.config.id);
+  const policy::Footprint* own = state.models.at(here).need_on(device);
+  const policy::Footprint* other = state.models.at(wanted).need_on(device);
+  const ModelState& model = state.models.at(asked(state, here));
+  if (leader == nullptr || own == nullptr || other == nullptr || own->image_pages == 0 ||
+      (leader->in_flight.empty() && model.waiting.empty())) {
+    return false;
+  }
+  const double longer =
+      1 + static_cast<double>(other->image_pages) / static_cast<double>(own->image_pages);
+  const auto step = Duration(static_cast<Duration::rep>(
+      longer * static_cast<double>(state.devices.at(first).step.count())));
+  return step >
+         std::min(model.objectives().tpot, state.models.at(asked(state, wanted)).objectives().tpot);
 }
 
 bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
@@ -93,7 +128,9 @@ Beside beside(const State& state, ModelId model, DeviceId leader) {
   }
   for (const ShardPlace& place : block(state, model, leader)) {
     for (const auto& [id, instance] : state.devices.at(place.device).instances) {
-      if (id != place.model && !instance.is<Suspended>()) {
+      const bool alone = !state.models.at(model).config.shares || state.models.at(id).external() ||
+                         in_group(state, id, instance);
+      if (alone && id != place.model && !instance.is<Suspended>()) {
         most = std::max(most, instance.is<Evicting>() ? Beside::kLeaving : Beside::kStaying);
       }
     }
@@ -123,6 +160,12 @@ StartKind start_kind(const State& state, ModelId model, const DeviceState& devic
                                         : StartKind::kMiss;
 }
 
+TellWorker fit_share(const State& state, ModelId model, DeviceId leader, bool idle) {
+  return {.device = leader,
+          .epoch = state.devices.at(leader).epoch,
+          .message = FitShare{.model = model, .idle = idle}};
+}
+
 void check_groups(const State& state) {
   for (const auto& [id, device] : state.devices) {
     HEDDLE_CHECK(!device.claimed || state.models.at(*device.claimed).claim);
@@ -146,8 +189,10 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        HEDDLE_CHECK(other == model || leaves || absent || adopted || of_cut(state, model) ||
-                     (!instance.runs() && !instance.is<Member>()));
+        const bool shares = state.models.at(model).config.shares &&
+                            !state.models.at(other).external() && !in_group(state, other, beside);
+        HEDDLE_CHECK(other == model || leaves || absent || adopted || shares ||
+                     of_cut(state, model) || (!instance.runs() && !instance.is<Member>()));
       }
       if (!instance.runs()) {
         continue;

@@ -5,10 +5,10 @@
 #include "core/manager/state.h"
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
-/// that are loaded and evicted together, on a block of devices that they have to themselves; the
-/// stages of a cut (cold_starts.h) are there beside other models. The group serves once each shard
-/// is complete to the last byte: a step that waited for weights on one device would hold up all of
-/// them.
+/// that are loaded and evicted together, on a block of devices. Other models may be beside them
+/// where the group's KV has shares (ManagerModel::shares); but of groups a device has one at most.
+/// The group serves once each shard is complete to the last byte: a step that waited for weights on
+/// one device would hold up all of them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
 /// their devices with others and evicted one by one. A group that has lost a shard is worth nothing
@@ -23,12 +23,24 @@ namespace heddle::core::manager {
 /// The shard, if it is here, stays and is staged; else null.
 [[nodiscard]] const Instance* staged(const DeviceState& device, ModelId model);
 
-/// A group is there: the device is no place for anything else until it has left, or, of a cut, for
-/// nothing that no request waits for.
+/// A group is there: nothing comes to the device that no request waits for, but what is prewarmed.
 [[nodiscard]] bool dedicated(const State& state, const DeviceState& device);
 
-/// A group is there that cannot be sent away at once.
+/// A group is there that has the device to itself.
+[[nodiscard]] bool has_to_itself(const State& state, const DeviceState& device);
+/// The same, and the group cannot be sent away at once.
 [[nodiscard]] bool held(const State& state, const DeviceState& device);
+
+/// A group with requests is there.
+[[nodiscard]] bool runs_group(const State& state, const DeviceState& device);
+
+/// Of a model here that has requests, and one that is to come: whether steps that read the weights
+/// of both would miss the TPOT objective of either. By how long this device's steps take, or those
+/// of the group's first device; false where none was measured.
+[[nodiscard]] bool too_slow_beside(const State& state,
+                                   const DeviceState& device,
+                                   ModelId here,
+                                   ModelId wanted);
 
 /// Whether a plan or a claim wants the model gone from here; of a group, from any of its devices.
 [[nodiscard]] bool is_to_leave(const State& state, const DeviceState& device, ModelId model);
@@ -52,15 +64,20 @@ struct Gathered {
 /// A shard whose group has lost another: its pages are as good as free.
 [[nodiscard]] bool left_over(const State& state, const DeviceState& device, ModelId model);
 
-/// What else is on a block of devices; kNobody of a cut, whatever is there.
+/// What is on a block of devices that may not be there when the group runs: everything, or, where
+/// its KV has shares, other groups and external engines; kNobody of a cut, whatever is there.
 enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
 [[nodiscard]] Beside beside(const State& state, ModelId model, DeviceId leader);
 
 /// How the first request finds the group that is led from this device.
 [[nodiscard]] StartKind start_kind(const State& state, ModelId model, const DeviceState& device);
 
+/// Tells the group that is led from there that its share of KV may grow now; or that it is idle,
+/// and is to give up what it does not need.
+[[nodiscard]] TellWorker fit_share(const State& state, ModelId model, DeviceId leader, bool idle);
+
 /// CHECK-fails unless claims and groups are as they promise: a claim belongs to its model, a group
-/// that runs has its devices to itself and all its shards.
+/// that runs is the only one on its devices and has all its shards.
 void check_groups(const State& state);
 
 }  // namespace heddle::core::manager

@@ -199,6 +199,7 @@ void Core::look_ahead() {
     loads_.expire();
     loads_.looks();
     demand_.turn_window();
+    fit_shares(parts_);
     if (planner.replicas) {
       spread(parts_);
       scale(parts_);

@@ -44,6 +44,10 @@ bool of_cut(const State& state, ModelId model) {
   return asked(state, model) != whole(state, model);
 }
 
+bool in_group(const State& state, ModelId model, const Instance& instance) {
+  return state.models.at(model).grouped() && !instance.staged() && !of_cut(state, model);
+}
+
 std::vector<ModelId> forms(const ModelState& model) {
   std::vector<ModelId> all{model.config.id};
   all.insert(all.end(), model.cuts.begin(), model.cuts.end());

@@ -37,6 +37,9 @@ namespace heddle::core::manager {
 /// Whether `other` cannot stay when `model` comes.
 [[nodiscard]] bool displaces(const ModelState& model, ModelId other);
 
+/// Whether it is a part of a sharded model whose group is there, or is about to be: of no cut.
+[[nodiscard]] bool in_group(const State& state, ModelId model, const Instance& instance);
+
 /// Whether a moment ago it had more requests than its instances bear: it has none to spare.
 [[nodiscard]] bool was_short(const State& state, const ModelState& model);
 

@@ -79,7 +79,7 @@ std::int64_t free_pages(const State& state, const DeviceState& device, std::int6
   std::int64_t free = device.config.pages;
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = state.models.at(id);
-    if (!instance.is<Evicting>() && model.grouped() && !instance.staged() && !of_cut(state, id)) {
+    if (!instance.is<Evicting>() && in_group(state, id, instance) && !model.config.shares) {
       return 0;
     }
     if (!instance.is<Evicting>() || model.external()) {

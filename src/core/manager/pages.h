@@ -35,8 +35,8 @@ namespace heddle::core::manager {
 
 /// What a load may take that brings a workspace of so many pages. Evictions under way count as
 /// done, as the worker keeps the order; not so those of external engines, which take long and may
-/// not free what they should. A group leaves nothing, but staged shards and the stages
-/// of a cut do.
+/// not free what they should. A group leaves nothing, but what is beside its share of KV if it has
+/// one; staged shards and the stages of a cut leave what they do not hold.
 [[nodiscard]] std::int64_t free_pages(const State& state,
                                       const DeviceState& device,
                                       std::int64_t workspace = 0);

@@ -81,11 +81,6 @@ HostImage image_at(const ModelState& model, HostId host) {
   return found == model.images.end() ? HostImage{} : found->second;
 }
 
-/// What a further shard of a group has of KV by itself, as followers of pipelines do.
-std::optional<std::int64_t> own_kv(const Instance& member) {
-  return member.kv_pages > 0 ? std::optional(member.kv_pages) : std::nullopt;
-}
-
 /// Its bytes are those of all its shards.
 void add_shards(const State& state, const ModelState& model, ModelStatus& status) {
   if (!model.sharded()) {
@@ -106,11 +101,10 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
     for (const ShardPlace& place : group->second) {
       status.peers.push_back(place.device);
     }
-    const std::int64_t led = status.kv_pages;
     for (const ShardPlace& place : group->second) {
       const auto& there = state.devices.at(place.device).instances;
       const auto member = there.find(place.model);
-      status.kv_pages += member == there.end() ? led : own_kv(member->second).value_or(led);
+      status.kv_pages += member == there.end() ? 0 : member->second.kv_pages;
     }
   }
 }
@@ -160,7 +154,7 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
       status.weights_pages = here.kv_pages;
     } else if (footprint != nullptr) {
       status.weights_pages = footprint->image_pages;
-      status.kv_pages = own_kv(here).value_or(instance.kv_pages);
+      status.kv_pages = here.kv_pages;
     }
     residents.push_back(std::move(status));
   }
@@ -182,9 +176,8 @@ std::vector<GuestStatus> guests(const State& state, const DeviceState& device) {
   return guests;
 }
 
-/// As its worker counts it, and what it lends. What the engines of a sharded model hold of KV only
-/// the core of its leader knows: equally many pages on each of them.
-ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
+/// As its worker counts it, and what it lends.
+ledger::PoolUsage usage_of(const DeviceState& device) {
   ledger::PoolUsage usage = device.usage;
   for (const auto& [model, loan] : device.guests) {
     // The worker does not count what it lends.
@@ -192,18 +185,6 @@ ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
     ledger::Share& guests = usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kKvGuest));
     guests.reserved += loan.pages;
     guests.held += loan.pages;
-  }
-  for (const auto& [model, instance] : device.instances) {
-    const std::optional<DeviceId>& leader = instance.part().leader;
-    if (!leader || !instance.is<Member>() || instance.staged() || own_kv(instance)) {
-      continue;
-    }
-    for (const auto kind : {ledger::LeaseKind::kKvOwn, ledger::LeaseKind::kKvCached}) {
-      const ledger::Share& led = state.devices.at(*leader).usage.of(kind);
-      ledger::Share& own = usage.by_kind.at(static_cast<std::size_t>(kind));
-      usage.free = std::max<std::int64_t>(usage.free + own.reserved - led.reserved, 0);
-      own = led;
-    }
   }
   return usage;
 }
@@ -286,7 +267,7 @@ std::vector<DeviceStatus> device_statuses(const State& state) {
                         .epoch = device.epoch,
                         .restarts = device.restarts,
                         .page_bytes = device.config.page_bytes,
-                        .usage = usage_of(state, device),
+                        .usage = usage_of(device),
                         .residents = residents(state, device),
                         .guests = guests(state, device),
                         .serving = time_used(state, device, DeviceUse::kServing),

@@ -135,7 +135,7 @@ TEST(Status, AShardedModelIsListedOnceWithWhatAllItsShardsHave) {
   Sharded core;
   EXPECT_EQ(model_statuses(core.state).size(), 4U);
   core.serve_group();
-  core.at(kGroup).kv_pages = 3;
+  core.at(kGroup).kv_pages = core.at(kShard, kOther).kv_pages = 3;
   core.catalog.image({.model = kGroup, .bytes = 70, .host_cached = true});
   EXPECT_FALSE(status(core, kGroup).host_cached) << "the other shard is not";
   core.catalog.image({.model = kShard, .bytes = 20, .host_cached = true});
@@ -189,7 +189,7 @@ TEST(Status, AShardInItsGroupIsShownAsItsLeaderIs) {
   core.model(kShard).config.name = "rank 1";
   core.serve_group();
   core.run(kGroup);
-  core.at(kGroup).kv_pages = 3;
+  core.at(kGroup).kv_pages = core.at(kShard, kOther).kv_pages = 3;
   const DeviceStatus shown = device(core, kOther);
   ASSERT_EQ(shown.residents.size(), 1U);
   EXPECT_EQ(shown.residents[0].model, "sharded");
@@ -201,21 +201,14 @@ TEST(Status, AShardInItsGroupIsShownAsItsLeaderIs) {
       << "without its leader it is as it is";
 }
 
-TEST(Status, AShardInItsGroupHoldsAsMuchKvAsItsLeader) {
-  const auto kv = static_cast<std::size_t>(ledger::LeaseKind::kKvOwn);
+TEST(Status, ADeviceWithAShardIsShownAsItsWorkerCounts) {
+  const auto apart = static_cast<std::size_t>(ledger::LeaseKind::kShardPipe);
   Sharded core;
-  core.stage(kShard);
-  ledger::PoolUsage usage{.total = 20, .free = 12};
-  core.devices.usage(kOther, usage);
-  usage.by_kind.at(kv) = {.reserved = 4, .held = 3};
-  usage.free = 8;
-  core.devices.usage(kDevice, usage);
-  EXPECT_EQ(device(core, kOther).usage.free, 12) << "staged, it has none";
-  core.residency.forget(kOther, kShard);
   core.serve_group();
-  EXPECT_EQ(device(core, kOther).usage.free, 8);
-  EXPECT_EQ(device(core, kOther).usage.by_kind.at(kv), (ledger::Share{.reserved = 4, .held = 3}));
-  EXPECT_EQ(device(core).usage, usage) << "its leader's worker counts its own";
+  ledger::PoolUsage usage{.total = 20, .free = 8};
+  usage.by_kind.at(apart) = {.reserved = 4, .held = 4};
+  core.devices.usage(kOther, usage);
+  EXPECT_EQ(device(core, kOther).usage, usage);
 }
 
 // ---- Invariants ----

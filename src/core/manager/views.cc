@@ -9,6 +9,7 @@
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/value.h"
+#include "policy/eviction.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -61,18 +62,22 @@ policy::ResidentView resident_view(const State& state,
   const ModelState& model = state.models.at(whole(state, id));
   const ModelState& users = state.models.at(asked(state, id));
   const Instance& instance = *leading(state, device, id);
-  const bool alone = model.grouped() && !here.staged() && !of_cut(state, id);
+  const bool to_itself = in_group(state, id, here) && !model.config.shares;
+  const bool alone = to_itself || (in_group(state, id, here) && wanted.grouped() &&
+                                   !of_cut(state, wanted.config.id));
+  const bool slow = (in_group(state, id, here) || wanted.grouped()) &&
+                    too_slow_beside(state, device, id, wanted.config.id);
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
   return {.model = id,
-          .pages =
-              alone ? device.config.pages : pages_of(device, state.models.at(id), &here, workspace),
+          .pages = to_itself ? device.config.pages
+                             : pages_of(device, state.models.at(id), &here, workspace),
           .queue = std::ssize(instance.in_flight) + std::ssize(users.waiting),
           .oldest_wait = device.mixed ? oldest_wait(state, users, instance) : Duration{},
           .last_used = users.last_used,
           .serving_since = instance.serving_since,
           .min_residence = model.config.min_residence,
           .pinned = stays(state, model),
-          .displaced = displaces(wanted, id) || alone ||
+          .displaced = displaces(wanted, id) || alone || slow ||
                        (!state.options.planner.share && busy(state, id, instance)),
           .in_transition = !settled,
           .runs_alone = here.staged()};
@@ -111,7 +116,9 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
       .available = device.up && (!device.leaving || frozen) && !device.plan && !device.alone &&
                    !present && state.now >= device.paused_until &&
                    device.claimed.value_or(all) == all,
-      .short_of_pages = state.options.planner.pressure && device.shortage.sequences > 0};
+      // Beside a group that has requests only where nothing else is: both would be slower.
+      .short_of_pages = (state.options.planner.pressure && device.shortage.sequences > 0) ||
+                        (device.dedicated && !model.grouped() && runs_group(state, device))};
   view.residents.reserve(device.instances.size());
   for (const auto& [id, instance] : device.instances) {
     if (instance.is<Evicting>() || id == wanted) {
@@ -126,6 +133,53 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
   return view;
 }
 
+std::int64_t pages_for_shard(const State& state, const DeviceState& device, ModelId shard) {
+  const ModelState& model = state.models.at(asked(state, shard));
+  const policy::Footprint& footprint = *state.models.at(shard).need_on(device);
+  std::vector<std::int64_t> lengths;
+  for (const auto& [key, request] : model.waiting) {
+    lengths.push_back(state.requests.at(request).need);
+  }
+  const std::int64_t fixed = footprint.image_pages + footprint.overhead_pages;
+  const std::int64_t kv = std::max(policy::kv_pages(footprint.kv, lengths), footprint.min_kv_pages);
+  return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
+}
+
+std::optional<std::vector<ModelId>> in_the_way(const State& state,
+                                               const DeviceState& device,
+                                               ModelId shard) {
+  if (!state.models.at(shard).config.shares) {
+    return std::nullopt;
+  }
+  const policy::PlacementDevice there = view(state, device, shard);
+  std::int64_t free = there.free_pages;
+  if (staged(device, shard) != nullptr) {
+    free += pages_of(state, device, shard, workspace_of(state, device, shard));
+  }
+  std::vector<ModelId> goes;
+  std::vector<policy::ResidentView> others;
+  for (const policy::ResidentView& resident : there.residents) {
+    const Instance* leader = leading(state, device, resident.model);
+    if (state.models.at(resident.model).external()) {
+      free += resident.pages;
+    } else if (resident.displaced || leader == nullptr || leader->is<Draining>()) {
+      goes.push_back(resident.model);
+      free += resident.pages;
+    } else {
+      others.push_back(resident);
+      // No request waits for what is on its way to be staged.
+      others.back().in_transition =
+          resident.in_transition && staged(device, resident.model) == nullptr;
+    }
+  }
+  const auto victims = policy::choose_victims(others, free, pages_for_shard(state, device, shard));
+  if (!victims) {
+    return std::nullopt;
+  }
+  goes.insert(goes.end(), victims->begin(), victims->end());
+  return goes;
+}
+
 policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId leader) {
   policy::PlacementDevice all{
       .id = leader, .available = true, .missing = missing(state, model, leader)};
@@ -133,24 +187,32 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
   for (const ShardPlace& place : block(state, model, leader)) {
     const DeviceState& device = state.devices.at(place.device);
     policy::PlacementDevice part = view(state, device, place.model);
-    all.need_pages += part.pages;
+    const auto goes = in_the_way(state, device, place.model);
     all.pages += part.pages;
-    all.free_pages += part.free_pages;
-    if (staged(device, place.model) != nullptr) {
-      all.free_pages +=
-          pages_of(state, device, place.model, workspace_of(state, device, place.model));
-    }
+    all.need_pages += goes ? 1 : part.pages;  // All that may go has to, if that is enough.
     all.available = all.available && part.available;
     for (policy::ResidentView& resident : part.residents) {
+      const ModelState& other = state.models.at(resident.model);
+      if (goes && !other.external() && std::ranges::count(*goes, resident.model) == 0) {
+        all.short_of_pages = all.short_of_pages || resident.queue > 0;  // Both are slower.
+        continue;
+      }
       resident.displaced = true;
+      all.need_pages += goes ? resident.pages : 0;
       if (staged(device, resident.model) != nullptr) {
         resident.in_transition = false;  // No request waits for what is on its way.
       }
-      if (state.models.at(resident.model).grouped() &&
-          !groups.insert(whole(state, resident.model)).second) {
+      if (other.grouped() && !groups.insert(whole(state, resident.model)).second) {
         resident.worth = 0;  // The shards of a group are lost together.
       }
       all.residents.push_back(resident);
+    }
+    all.free_pages += goes ? 1 : part.free_pages;
+    if (!goes) {
+      if (staged(device, place.model) != nullptr) {
+        all.free_pages +=
+            pages_of(state, device, place.model, workspace_of(state, device, place.model));
+      }
     }
   }
   return all;

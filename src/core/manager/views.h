@@ -26,6 +26,19 @@ void weigh(const State& state, const DeviceState& device, policy::PlacementDevic
                                                  ModelId model,
                                                  DeviceId leader);
 
+/// Pages that the shard needs here to serve the requests that wait for its model.
+[[nodiscard]] std::int64_t pages_for_shard(const State& state,
+                                           const DeviceState& device,
+                                           ModelId shard);
+
+/// What goes from the device for this shard to run there: other groups, what the shard would be too
+/// slow beside, and of the rest what is worth least, as far as memory is needed. What drains counts
+/// as going. No external engines, which all go. nullopt: what stays leaves too little, or the group
+/// is to have the device to itself.
+[[nodiscard]] std::optional<std::vector<ModelId>> in_the_way(const State& state,
+                                                             const DeviceState& device,
+                                                             ModelId shard);
+
 /// Where the model could go, one entry a device, or a block of a sharded model, on which `need`
 /// tokens fit. Of whole models of ours PlaceSearch knows more cheaply.
 struct Places {

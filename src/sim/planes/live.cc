@@ -25,6 +25,7 @@ LivePlane::LivePlane(Flags& flags) {
   planner.calendar = calendar_of(flags);
   options_.queue = static_cast<std::int64_t>(flags.number("queue", 512));
   options_.stages = static_cast<std::int64_t>(flags.number("stages", 4));
+  options_.shares = flags.number("shares", 1) != 0;
   preload_ = flags.on("preload", false);
   ttl_ = from_seconds(flags.number("ttl", 0));
   planner.weave = flags.on("weave", false);

@@ -32,8 +32,9 @@ namespace heddle::sim {
 ///
 /// Flags: `window` and `day` [s], `prewarm`, `replicas`, `pressure`, `value` (1 each) and `weave`
 /// (0) as under `planner` of the configuration; `queue`, as `limits.queue` (512); `stages`, as
-/// `coldStartHosts` (4); `ttl` [s], as each model's (0: none); `preload` (0): operators ask for
-/// what lies in host memory when the world begins.
+/// `coldStartHosts` (4); `shares` (1): other models may be beside sharded ones; `ttl` [s], as each
+/// model's (0: none); `preload` (0): operators ask for what lies in host memory when the world
+/// begins.
 class LivePlane final : public ControlPlane {
  public:
   explicit LivePlane(Flags& flags);

@@ -1,6 +1,8 @@
 #include "sim/planes/live_device.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -113,10 +115,12 @@ LiveDevice::Views LiveDevice::views(const World& world) const {
     if (replica == nullptr || map_->part(model).at > 0) {
       continue;
     }
-    all.models.push_back(
-        {.model = model,
-         .kv = map_->footprint(model).kv,
-         .pages_used = world.memory().reserved(replica->kv, ledger::device_pool(gpu_))});
+    const std::int64_t used = world.memory().reserved(replica->kv, ledger::device_pool(gpu_));
+    all.models.push_back({.model = model, .kv = map_->footprint(model).kv, .pages_used = used});
+    if (in_ranks(model)) {
+      all.models.back().most_pages = used + share_growth(world, *replica);
+      all.models.back().apart = true;
+    }
     for (const auto* sequences :
          {&replica->engine->running_sequences(), &replica->engine->waiting_sequences()}) {
       for (const Sequence& sequence : *sequences) {
@@ -142,13 +146,28 @@ LiveDevice::Views LiveDevice::views(const World& world) const {
   return all;
 }
 
+/// It is sharded: its KV is apart from that of the device's other models.
+bool LiveDevice::in_ranks(ModelId model) const {
+  return map_->part(model).of > 1 && !map_->part(model).stage;
+}
+
+/// What the share of a group may grow by: what is free on the device that has least.
+std::int64_t LiveDevice::share_growth(const World& world, const Replica& replica) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const GpuId gpu : replica.gpus) {
+    least = std::min(least, world.free_pages(gpu) - lent_and_empty(world, gpu));
+  }
+  return std::max<std::int64_t>(0, least);
+}
+
 /// What the models of the device leave to KV; pages that a load waits for are promised to it.
 std::int64_t LiveDevice::kv_pages_total(const World& world) const {
   const PoolId pool = ledger::device_pool(gpu_);
   std::int64_t pages = world.free_pages(gpu_) - lent_and_empty(world, gpu_);
   for (const ReplicaId id : world.gpu(gpu_).replicas) {
     const Replica& replica = *world.replica(id);
-    pages += replica.kv == LeaseId(0) ? 0 : world.memory().reserved(replica.kv, pool);
+    const bool in_ranks = replica.gpus.size() > 1 && replica.stages.size() == 1;
+    pages += replica.kv == LeaseId(0) || in_ranks ? 0 : world.memory().reserved(replica.kv, pool);
     if (replica.state == ReplicaPhase::kWaiting) {
       pages -= replica.stages[0].weight_pages + world.overhead_pages(replica.model);
     }
@@ -222,13 +241,16 @@ std::vector<LiveDevice::Waiting> LiveDevice::admit(const World& world) {
   for (std::size_t i = all.admitted; i < all.sequences.size(); ++i) {
     const policy::AdmissionView& view = all.sequences[i];
     by_id[view.id] = &view;
-    queued.push_back({.id = view.id,
-                      .model = view.model,
-                      .arrived = view.arrived,
-                      .due = waiting_.at(view.id).due,
-                      .prefill = prefill(world, view.model, view.tokens),
-                      .kv_pages = std::min(policy::kv_parts(map_->footprint(view.model).kv, view),
-                                           total * policy::kPageParts)});
+    queued.push_back(
+        {.id = view.id,
+         .model = view.model,
+         .arrived = view.arrived,
+         .due = waiting_.at(view.id).due,
+         .prefill = prefill(world, view.model, view.tokens),
+         .kv_pages = in_ranks(view.model)
+                         ? 0
+                         : std::min(policy::kv_parts(map_->footprint(view.model).kv, view),
+                                    total * policy::kPageParts)});
   }
   std::vector<Waiting> admitted;
   std::set<ModelId> full;
@@ -420,8 +442,13 @@ void LiveDevice::tell_shortage(const World& world, core::DeviceReport& report) c
   const Views all = views(world);
   std::set<ModelId> waiting;
   std::int64_t parts = 0;
+  std::map<ModelId, std::int64_t> of_groups;  // Parts of pages that those who wait need.
   for (std::size_t i = all.admitted; i < all.sequences.size(); ++i) {
     const policy::AdmissionView& view = all.sequences[i];
+    if (in_ranks(view.model)) {
+      of_groups[view.model] += policy::kv_parts(map_->footprint(view.model).kv, view);
+      continue;
+    }
     ++report.short_sequences;
     parts += policy::kv_parts(map_->footprint(view.model).kv, view);
     waiting.insert(view.model);
@@ -430,11 +457,28 @@ void LiveDevice::tell_shortage(const World& world, core::DeviceReport& report) c
   report.short_pages = std::max<std::int64_t>(
       0, (parts + policy::kPageParts - 1) / policy::kPageParts - room.left());
   if (waiting.empty() || report.short_pages == 0) {
-    report.short_sequences = 0;
+    report.short_sequences = report.short_pages = 0;
+    tell_group_shortage(world, of_groups, report);
     return;
   }
   const auto next = waiting.upper_bound(told_short_);
   report.short_model = next == waiting.end() ? *waiting.begin() : *next;
+}
+
+/// Of a group whose share cannot grow by as much as those need who wait.
+void LiveDevice::tell_group_shortage(const World& world,
+                                     const std::map<ModelId, std::int64_t>& parts,
+                                     core::DeviceReport& report) const {
+  for (const auto& [model, need] : parts) {
+    const std::int64_t pages = (need + policy::kPageParts - 1) / policy::kPageParts;
+    if (pages > share_growth(world, *serving(world, model))) {
+      report.short_sequences = std::ranges::count_if(
+          waiting_, [id = model](const auto& entry) { return entry.second.as == id; });
+      report.short_pages = pages;
+      report.short_model = model;
+      return;
+    }
+  }
 }
 
 }  // namespace heddle::sim

@@ -96,6 +96,11 @@ class LiveDevice {
   void tell_guests(const World& world, const Replica& replica, core::ResidentReport& report) const;
   void note_reading(const World& world);
   void tell_shortage(const World& world, core::DeviceReport& report) const;
+  void tell_group_shortage(const World& world,
+                           const std::map<ModelId, std::int64_t>& parts,
+                           core::DeviceReport& report) const;
+  [[nodiscard]] bool in_ranks(ModelId model) const;
+  [[nodiscard]] static std::int64_t share_growth(const World& world, const Replica& replica);
   void tell_stall(const World& world, core::DeviceReport& report) const;
 
   const LiveMap* map_;

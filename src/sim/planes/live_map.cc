@@ -69,7 +69,7 @@ LiveMap::LiveMap(const World& world, const LiveOptions& options)
     add_parts(world, ModelId(i), static_cast<std::size_t>(world.model(ModelId(i)).tp), false);
   }
   for (std::size_t i = 0; i < world.models().size(); ++i) {
-    place_ranks(world, ModelId(i));
+    place_ranks(world, ModelId(i), options.shares);
     const ModelSpec& spec = world.model(ModelId(i));
     const auto most = std::min<std::int64_t>(options.stages, static_cast<std::int64_t>(hosts_));
     for (std::int64_t stages = 2; spec.tp == 1 && stages <= most; ++stages) {
@@ -149,7 +149,7 @@ std::vector<DeviceId> LiveMap::block(ModelId id, DeviceId device) const {
 
 /// A model on one GPU may be on each. One that is sharded has blocks of GPUs that lie side by side,
 /// as heddle's configuration makes them (config/blocks.h).
-void LiveMap::place_ranks(const World& world, ModelId model) {
+void LiveMap::place_ranks(const World& world, ModelId model, bool shares) {
   const auto tp = static_cast<std::size_t>(world.model(model).tp);
   if (tp == 1 && !gpus_.empty()) {
     configure_.models.push_back(entry(world, managed(model)));
@@ -159,6 +159,7 @@ void LiveMap::place_ranks(const World& world, ModelId model) {
   std::vector<core::ManagerModel> ranks;
   for (const ModelId id : parts_of_[model.value()]) {
     ranks.push_back(entry(world, id));
+    ranks.back().shares = shares;
     if (ranks.size() > 1) {
       ranks.back().part_of = ranks.front().id;
     }

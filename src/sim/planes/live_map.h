@@ -17,6 +17,7 @@ struct LiveOptions {
   core::PlannerOptions planner{.prewarm = true, .value = true, .pressure = true, .replicas = true};
   std::int64_t queue = 512;  ///< Unfinished requests of a model; the next is refused.
   std::int64_t stages = 4;   ///< Hosts that fetch a model together, at most; 1: one alone.
+  bool shares = true;        ///< Other models may be beside sharded ones.
 };
 
 /// The world in the words of a live manager: its hosts and devices, and its models with their
@@ -60,7 +61,7 @@ class LiveMap {
  private:
   void add_parts(const World& world, ModelId model, std::size_t of, bool stages);
   [[nodiscard]] core::ManagerModel entry(const World& world, ModelId managed) const;
-  void place_ranks(const World& world, ModelId model);
+  void place_ranks(const World& world, ModelId model, bool shares);
   void place_stages(const World& world, ModelId first);
 
   std::vector<Part> parts_{};                     ///< By number, from 1.

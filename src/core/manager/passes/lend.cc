@@ -21,10 +21,12 @@ constexpr std::int64_t kLoadsIdle = 5;
 
 /// The models of a device that could lend. None while one is being evicted: what that frees comes
 /// first.
-std::vector<policy::LenderCandidate> idle_models(const Parts& core, const DeviceState& device) {
+std::vector<policy::LenderCandidate> idle_models(const Parts& core,
+                                                 const DeviceState& device,
+                                                 ModelId lacking) {
   const State& state = core.state;
   std::vector<policy::LenderCandidate> idle;
-  const std::int64_t workspace = workspace_of(state, device, device.shortage.model);
+  const std::int64_t workspace = workspace_of(state, device, lacking);
   for (const auto& [id, instance] : device.instances) {
     const ModelId all = whole(state, id);
     const ModelState& model = state.models.at(all);
@@ -33,8 +35,7 @@ std::vector<policy::LenderCandidate> idle_models(const Parts& core, const Device
     }
     const Instant last_used = std::max(model.last_used, instance.load_began);
     const Instant rests = last_used + kLoadsIdle * load_time(state, model, device);
-    const bool resident =
-        model.sharded() ? instance.staged() && instance.is<Member>() : instance.is<Serving>();
+    const bool resident = instance.staged() ? instance.is<Member>() : instance.is<Serving>();
     // Of engines those that share memory; the others only make room for loads.
     const bool lends = resident && (!model.external() || instance.elastic) &&
                        !busy(state, all, instance) && !stays(state, model) &&
@@ -82,10 +83,40 @@ void relieve(const Parts& core, const DeviceState& device) {
   }
 }
 
+/// A group lacks memory on each of its devices where so much is not free.
+void lend_to_group(const Parts& core, const DeviceState& leader) {
+  const State& state = core.state;
+  const Shortage& shortage = leader.shortage;
+  for (const ShardPlace& place : block(state, shortage.model, leader.config.id)) {
+    const DeviceState& device = state.devices.at(place.device);
+    const std::int64_t lacks = shortage.pages - device.usage.free;
+    if (lacks <= 0) {
+      continue;
+    }
+    const policy::Lending lending = policy::choose_lenders(
+        idle_models(core, device, place.model), lacks, shortage.waited, shortage.sequences);
+    if (lending.next) {
+      core.out.wake_by(state.now + *lending.next);
+    }
+    core.shortages.pay(leader.config.id, lending.paid);
+    for (const ModelId lender : lending.lenders) {
+      core.residency.evict(
+          place.device, lender, EvictMode::kWhenIdle, EvictionReason::kOutgrown, shortage.model);
+    }
+  }
+}
+
 void lend_on(const Parts& core, const DeviceState& device) {
   const Shortage& shortage = device.shortage;
-  const policy::Lending lending = policy::choose_lenders(
-      idle_models(core, device), shortage.pages, shortage.waited, shortage.sequences);
+  const auto found = core.state.models.find(shortage.model);
+  if (found != core.state.models.end() && found->second.config.shares) {
+    lend_to_group(core, device);
+    return;
+  }
+  const policy::Lending lending = policy::choose_lenders(idle_models(core, device, shortage.model),
+                                                         shortage.pages,
+                                                         shortage.waited,
+                                                         shortage.sequences);
   if (lending.next) {
     core.out.wake_by(core.state.now + *lending.next);
   }

@@ -27,6 +27,9 @@ void leave(const Parts& core);
 /// Keeps groups whole: without a shard the others go, and a group that is complete is formed.
 void tend_groups(const Parts& core);
 
+/// Has groups that have been idle for a while give up what they do not need of their shares of KV.
+void fit_shares(const Parts& core);
+
 /// Where a model runs in stages, brings it to one device (HydraServe's consolidation): once the
 /// whole of it serves, its stages get no more requests, and go when theirs have ended.
 void consolidate(const Parts& core);

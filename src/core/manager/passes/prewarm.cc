@@ -1,6 +1,8 @@
 #include "policy/prewarm.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,8 +89,8 @@ policy::PlacedReplica placed_group(const State& state, ModelId id, DeviceId lead
       .id = replica_id(leader, id),
       .model = id,
       .state = complete ? policy::ReplicaState::kReady : policy::ReplicaState::kLoading,
-      .pages = instance.staged() ? pages_of(state, first, id, workspace)
-                                 : first.config.pages - workspace,
+      .pages = instance.staged() || model.config.shares ? pages_of(state, first, id, workspace)
+                                                        : first.config.pages - workspace,
       .worth = {.score = worth(state, first, id)},
       .pinned = model.config.pin || !complete,
       .last_used = std::max(model.last_used, instance.load_began),
@@ -120,13 +122,15 @@ void free_left_over(const State& state,
 }
 
 /// What models of ours that run may still grow by is not free, nor is a workspace for any model:
-/// beside that, what they need adds up.
-policy::ReplicaMap replica_map(const State& state) {
+/// beside that, what they need adds up. Nothing is free beside a group that has requests, unless
+/// `beside` says so.
+policy::ReplicaMap replica_map(const State& state, bool beside) {
   std::vector<policy::MapDevice> devices;
   std::vector<policy::PlacedReplica> replicas;
   for (const auto& [device_id, device] : state.devices) {
     const bool open = device.up && !device.leaving && !device.plan && !device.alone &&
-                      !device.claimed && !held(state, device) && state.now >= device.paused_until;
+                      !device.claimed && !held(state, device) && state.now >= device.paused_until &&
+                      (beside || !device.dedicated || !runs_group(state, device));
     const std::int64_t workspace = device.workspace;
     std::int64_t growth = 0;
     for (const auto& [id, instance] : device.instances) {
@@ -411,11 +415,11 @@ bool prewarm_on(const Parts& core,
                          decision.model);
   }
   suspend_engines(core, decision.model, *places, leaving);
-  const bool taken =
-      !leaving.engines.empty() ||
-      std::any_of(places->begin(), places->end(), [&](const ShardPlace& place) {
-        return dedicated(state, state.devices.at(place.device));  // Until that group is gone.
-      });
+  const bool taken = !leaving.engines.empty() || !leaving.groups.empty() ||
+                     std::ranges::any_of(*places, [&](const ShardPlace& place) {
+                       const DeviceState& device = state.devices.at(place.device);
+                       return has_to_itself(state, device);  // Until that group is gone.
+                     });
   // It takes no hold of devices and victims, nor minds what has: the map counts what others do
   // there, and what is lost with a victim is weighed.
   if (taken || !core.loads.admits({.kind = policy::ActionKind::kPrewarm,
@@ -436,13 +440,16 @@ bool engine_leaves(const State& state) {
   });
 }
 
-/// Decides for all models, and does what can be done now.
-void load_what_lacks(const Parts& core, const std::vector<policy::ModelDemand>& demands) {
+/// Decides for all of these models, and does what can be done now. Gives those that found no place.
+std::vector<policy::ModelDemand> load_what_lacks(const Parts& core,
+                                                 const std::vector<policy::ModelDemand>& demands,
+                                                 bool beside) {
   const bool value = core.state.options.planner.value;
   std::vector<policy::ReplicaId> victims;
+  std::set<ModelId> nowhere;
   DisplacedImages images(core.state);
   for (const policy::PrewarmDecision& decision :
-       policy::plan_prewarm(replica_map(core.state),
+       policy::plan_prewarm(replica_map(core.state, beside),
                             demands,
                             {.score = policy::ScoreVariant::kValue,
                              .placement = value ? policy::PrewarmVariant::kCorrected
@@ -453,8 +460,23 @@ void load_what_lacks(const Parts& core, const std::vector<policy::ModelDemand>& 
     } else if (decision.action == policy::PrewarmAction::kLoad &&
                !prewarm_on(core, decision, std::exchange(victims, {}), images)) {
       core.loads.look_again();
+    } else if (decision.action == policy::PrewarmAction::kSkip) {
+      nowhere.insert(decision.model);
     }
   }
+  std::vector<policy::ModelDemand> left;
+  std::ranges::copy_if(demands, std::back_inserter(left), [&](const policy::ModelDemand& demand) {
+    return nowhere.contains(demand.model);
+  });
+  return left;
+}
+
+/// Whether a group with requests is somewhere, beside which a model could be.
+bool any_group_runs(const State& state) {
+  return std::ranges::any_of(state.index.mixed, [&](DeviceId id) {
+    const DeviceState& device = state.devices.at(id);
+    return device.dedicated && runs_group(state, device);
+  });
 }
 
 }  // namespace
@@ -467,7 +489,10 @@ void prewarm(const Parts& core) {
   core.residency.decay_peaks();
   if (lacks_any(core.state, demands)) {  // Else what is there stays, which needs no decision.
     add_sources(core.state, demands);
-    load_what_lacks(core, demands);
+    const std::vector<policy::ModelDemand> left = load_what_lacks(core, demands, false);
+    if (!left.empty() && any_group_runs(core.state)) {
+      load_what_lacks(core, left, true);  // Both would be slower: only what has no other place.
+    }
   }
   if (engine_leaves(core.state)) {
     core.loads.look_again();

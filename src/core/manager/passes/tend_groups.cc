@@ -1,7 +1,10 @@
+#include <algorithm>
+
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/value.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -46,6 +49,12 @@ Followers tend_followers(const Parts& core,
   return followers;
 }
 
+/// Whether requests of the group wait for memory on its devices.
+bool wants_share(const State& state, ModelId id, DeviceId leader) {
+  const Shortage& shortage = state.devices.at(leader).shortage;
+  return state.models.at(id).config.shares && shortage.sequences > 0 && shortage.model == id;
+}
+
 void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
   const State& state = core.state;
   const auto& instances = state.devices.at(leader_id).instances;
@@ -62,6 +71,10 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
     core.residency.evict_here(leader_id, id, EvictMode::kNow, EvictionReason::kFailed);
     tend_followers(core, id, leader_id, leader);
     return;
+  }
+  if (leader->runs() && wants_share(state, id, leader_id)) {
+    // There may be memory by what has happened.
+    core.out.act(fit_share(state, id, leader_id, false));
   }
   if (!leader->complete || !followers.complete || leader->part().forming) {
     return;
@@ -89,6 +102,44 @@ void tend_groups(const Parts& core) {
       tend_group(core, id, leader);
     }
   });
+}
+
+namespace {
+
+/// A group without requests keeps its share for so long, with the prefixes that are cached there.
+constexpr Duration kShareIdle = std::chrono::seconds(10);
+
+/// The most pages that any of its devices has for its KV.
+std::int64_t share_of(const State& state, ModelId id, DeviceId leader) {
+  std::int64_t pages = 0;
+  for (const ShardPlace& place : block(state, id, leader)) {
+    const auto& there = state.devices.at(place.device).instances;
+    const auto found = there.find(place.model);
+    pages = std::max(pages, found == there.end() ? 0 : found->second.kv_pages);
+  }
+  return pages;
+}
+
+}  // namespace
+
+void fit_shares(const Parts& core) {
+  const State& state = core.state;
+  for (const ModelId id : state.index.led) {
+    const ModelState& model = state.models.at(id);
+    for (const Spot& spot : model.spots) {
+      if (!model.config.shares || !spot.instance->is<Serving>() ||
+          busy(state, id, *spot.instance)) {
+        continue;
+      }
+      const Instant idle_at = std::max(model.last_used, spot.instance->serving_since) + kShareIdle;
+      const bool large = share_of(state, id, spot.id) > model.need_on(*spot.device)->min_kv_pages;
+      if (large && state.now >= idle_at) {
+        core.out.act(fit_share(state, id, spot.id, true));
+      } else if (large) {
+        core.out.wake_by(idle_at);
+      }
+    }
+  }
 }
 
 }  // namespace heddle::core::manager

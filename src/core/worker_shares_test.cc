@@ -1,0 +1,247 @@
+// WorkerCore with shards of a group: the share of KV that all ranks have alike, beside other
+// models.
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/test_find.h"
+#include "core/worker_core.h"
+
+namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+using test::find;
+
+constexpr ModelId kShard{1};
+constexpr ModelId kSmall{2};
+constexpr std::int64_t kPages = 40;
+const std::vector<policy::KvGroup> kKv{{.tokens_per_block = 4, .blocks_per_page = 2}};
+
+LoadModel load(ModelId model, std::int64_t pages) {
+  LoadModel load{
+      .model = model,
+      .basis = {.epoch = WorkerEpoch(1)},
+      .image_bytes = 1000,
+      .ready_bytes = 1000,
+      .footprint = {.image_pages = pages, .overhead_pages = 1, .min_kv_pages = 2, .kv = kKv}};
+  for (std::int64_t i = 0; i < pages; ++i) {
+    load.pages.emplace_back(100 + static_cast<std::uint64_t>(i));
+  }
+  return load;
+}
+
+Submit submit(std::uint64_t request, ModelId model, std::size_t prompt, std::int64_t max_tokens) {
+  Submit submit{.request = RequestId(request), .model = model, .due = 10s};
+  submit.prompt.resize(prompt, 7);
+  submit.choices.resize(1);
+  submit.choices[0].params.max_tokens = max_tokens;
+  return submit;
+}
+
+/// A core of a rank that is told events, with a shard of 8 pages: 31 of 40 are free then.
+struct Bench {
+  explicit Bench(bool leads) {
+    serve(kShard, 8);
+    tell(GroupJoined{.model = kShard, .leads = leads});
+  }
+  std::vector<WorkerCommand> tell(const WorkerEvent& event) {
+    std::vector<WorkerCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    return commands;
+  }
+  void serve(ModelId model, std::int64_t pages) {
+    tell(WorkerMessage{load(model, pages)});
+    tell(ModelOpened{.model = model});
+  }
+  /// A step of what it would run next, in which these starve and the others get on by one token.
+  void step(const std::set<SequenceId>& starved, const KvCounted& counted) {
+    const auto commands = tell(EngineIdle{});
+    const auto* run = find<RunStep>(commands);
+    ASSERT_NE(run, nullptr);
+    StepDone done{.counted = counted, .took = 1ms};
+    for (const policy::ModelBatch& batch : run->plan.batches) {
+      for (const policy::StepSlice& slice : batch.slices) {
+        if (starved.contains(slice.sequence)) {
+          done.starved.push_back(slice.sequence);
+        } else {
+          known[slice.sequence] += slice.tokens;
+          done.slices.push_back({.sequence = slice.sequence,
+                                 .computed = known[slice.sequence],
+                                 .token = 5,
+                                 .position = generated[slice.sequence]++});
+        }
+      }
+    }
+    tell(done);
+  }
+  [[nodiscard]] std::int64_t share() const {
+    return core.report().usage.of(ledger::LeaseKind::kShardPipe).held;
+  }
+
+  Instant now{1s};
+  WorkerCore core{
+      {.epoch = WorkerEpoch(1), .pages = kPages, .step = {.budget = 10ms, .max_batch_tokens = 64}}};
+  std::map<SequenceId, std::int64_t> known{};
+  std::map<SequenceId, std::int64_t> generated{};
+};
+
+TEST(WorkerShares, TheLeaderAsksForWhatARequestNeedsAndAQuarterMore) {
+  Bench leader(true);
+  EXPECT_EQ(leader.share(), 0);
+  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
+  const auto asked = leader.tell(EngineIdle{});
+  ASSERT_NE(find<SizeShare>(asked), nullptr);
+  EXPECT_EQ(find<SizeShare>(asked)->pages, 10) << "64 tokens are 8 pages";
+  EXPECT_EQ(find<RunStep>(asked), nullptr) << "no step before the ranks have met";
+  EXPECT_TRUE(leader.tell(EngineIdle{}).empty());
+  leader.tell(ShareSet{.model = kShard, .pages = 10});
+  EXPECT_EQ(leader.share(), 10);
+  EXPECT_NE(find<RunStep>(leader.tell(EngineIdle{})), nullptr);
+}
+
+TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
+  Bench follower(false);
+  follower.serve(kSmall, 20);
+  const auto offered = follower.tell(ShareAsked{.model = kShard, .pages = 30});
+  ASSERT_NE(find<SizeShare>(offered), nullptr);
+  EXPECT_EQ(find<SizeShare>(offered)->pages, 11);
+  EXPECT_EQ(follower.share(), 11);
+  follower.tell(ShareSet{.model = kShard, .pages = 6});
+  EXPECT_EQ(follower.share(), 6);
+  EXPECT_EQ(follower.core.report().usage.free, 5);
+  EXPECT_EQ(follower.core.report().models.at(0).kv_pages, 6) << "as the manager hears of it";
+}
+
+TEST(WorkerShares, AFollowerOfAnotherLeaderBeginsAnew) {
+  Bench follower(false);
+  follower.tell(ShareAsked{.model = kShard, .pages = 10});
+  follower.tell(ShareSet{.model = kShard, .pages = 10});
+  follower.tell(GroupJoined{.model = kShard});
+  EXPECT_EQ(follower.share(), 0);
+}
+
+TEST(WorkerShares, AFollowerThatIsOnItsWayOutOffersNothing) {
+  Bench follower(false);
+  follower.tell(ShareAsked{.model = kShard, .pages = 10});
+  follower.tell(ShareSet{.model = kShard, .pages = 10});
+  follower.tell(WorkerMessage{
+      EvictModel{.model = kShard, .basis = {.epoch = WorkerEpoch(1)}, .mode = EvictMode::kNow}});
+  EXPECT_EQ(follower.share(), 0);
+  const auto offered = follower.tell(ShareAsked{.model = kShard, .pages = 10});
+  ASSERT_NE(find<SizeShare>(offered), nullptr);
+  EXPECT_EQ(find<SizeShare>(offered)->pages, 0);
+}
+
+TEST(WorkerShares, CachedPrefixesGiveWay) {
+  Bench follower(false);
+  follower.serve(kSmall, 20);
+  follower.tell(KvCounted{.cached_pages = 0});
+  EXPECT_EQ(find<TrimCached>(follower.tell(ShareAsked{.model = kShard, .pages = 30})), nullptr);
+}
+
+TEST(WorkerShares, BothModelsRunByTheirOwnMemory) {
+  Bench leader(true);
+  leader.serve(kSmall, 8);
+  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
+  leader.tell(WorkerMessage{submit(2, kSmall, 100, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 10});
+  const auto run = leader.tell(EngineIdle{});
+  ASSERT_NE(find<RunStep>(run), nullptr);
+  EXPECT_EQ(find<RunStep>(run)->plan.batches.size(), 2U);
+}
+
+TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
+  Bench leader(true);
+  leader.serve(kSmall, 8);
+  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
+  leader.now += 1ms;
+  leader.tell(WorkerMessage{submit(2, kShard, 8, 100)});
+  leader.tell(WorkerMessage{submit(3, kSmall, 8, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 10});
+  leader.step({}, {.kv = {{.model = kShard, .pages = 2}, {.model = kSmall, .pages = 1}}});
+  leader.step({SequenceId(1)},
+              {.kv = {{.model = kShard, .pages = 10}, {.model = kSmall, .pages = 1}}});
+  const auto asked = leader.tell(EngineIdle{});
+  ASSERT_NE(find<SizeShare>(asked), nullptr);
+  EXPECT_GT(find<SizeShare>(asked)->pages, 10);
+  const auto denied = leader.tell(ShareSet{.model = kShard, .pages = 10});
+  ASSERT_NE(find<PreemptSequence>(denied), nullptr);
+  EXPECT_EQ(find<PreemptSequence>(denied)->sequence, SequenceId(2)) << "not the small model's";
+  EXPECT_EQ(leader.core.report().pages_wanted, 0);
+}
+
+TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
+  Bench leader(true);
+  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
+  leader.now += 60ms;
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  EXPECT_GT(leader.core.report().pages_wanted, 0);
+  EXPECT_EQ(leader.core.report().wanted_by, kShard);
+  EXPECT_TRUE(leader.tell(EngineIdle{}).empty()) << "nor does it ask all the time";
+  leader.tell(WorkerMessage{FitShare{.model = kShard}});
+  const auto asked = leader.tell(EngineIdle{});
+  ASSERT_NE(find<SizeShare>(asked), nullptr);
+  leader.tell(ShareSet{.model = kShard, .pages = 6});
+  EXPECT_EQ(leader.core.report().pages_wanted, 0);
+  EXPECT_NE(find<RunStep>(leader.tell(EngineIdle{})), nullptr);
+}
+
+TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
+  Bench leader(true);
+  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
+  leader.now += 60ms;
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  const auto told = leader.tell(WorkerMessage{NoPages{}});
+  ASSERT_NE(find<RequestFailed>(told), nullptr);
+}
+
+TEST(WorkerShares, AnIdleGroupGivesBackAllButTheLeast) {
+  Bench leader(true);
+  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 10});
+  leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  EXPECT_TRUE(leader.tell(EngineIdle{}).empty());
+  leader.tell(WorkerMessage{FitShare{.model = kShard, .idle = true}});
+  const auto given = leader.tell(EngineIdle{});
+  ASSERT_NE(find<SizeShare>(given), nullptr);
+  EXPECT_EQ(find<SizeShare>(given)->pages, 2);
+  EXPECT_EQ(leader.share(), 10) << "until the ranks have met";
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  EXPECT_EQ(leader.share(), 2);
+}
+
+TEST(WorkerShares, AShareThatWasFarTooLargeForAWhileShrinks) {
+  Bench leader(true);
+  leader.tell(WorkerMessage{submit(1, kShard, 100, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 19});
+  leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  leader.tell(WorkerMessage{submit(2, kShard, 4, 100)});
+  leader.now += 10s;
+  EXPECT_EQ(find<SizeShare>(leader.tell(EngineIdle{})), nullptr) << "it was needed lately";
+  leader.now += 10s;
+  leader.tell(StepDone{.counted = {.kv = {{.model = kShard, .pages = 1}}}, .took = 1ms});
+  const auto given = leader.tell(EngineIdle{});
+  ASSERT_NE(find<SizeShare>(given), nullptr);
+  EXPECT_LT(find<SizeShare>(given)->pages, 10);
+}
+
+}  // namespace
+}  // namespace heddle::core
