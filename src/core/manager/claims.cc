@@ -8,6 +8,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
+#include "core/manager/value.h"
 
 namespace heddle::core::manager {
 
@@ -25,8 +26,11 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
   });
 }
 
-void Claims::claim(ModelId id, DeviceId leader, std::string more) {
-  state_.models.at(id).claim = {.leader = leader, .began = state_.now, .more = std::move(more)};
+void Claims::claim(ModelId id, DeviceId leader, std::string more, std::string instead) {
+  state_.models.at(id).claim = {.leader = leader,
+                                .began = state_.now,
+                                .more = std::move(more),
+                                .instead = std::move(instead)};
   claims_changed(id);
   for (const ShardPlace& place : block(state_, id, leader)) {
     state_.devices.at(place.device).claimed = id;
@@ -142,6 +146,38 @@ bool Claims::let_go(const DeviceState& device, ModelId id, ModelId wanted) {
   return instance.is<Draining>() || instance.is<Suspended>();
 }
 
+/// Says that the group of the claim is loaded on devices of these names.
+void Claims::note_load(const ModelState& model, const std::string& names) {
+  const ModelId id = model.config.id;
+  const Claim& claim = *model.claim;
+  const Gathered before = gathered(state_, id, claim.leader);
+  const std::string found = before.there == 0
+                                ? ""
+                                : "; " + std::to_string(before.there) + " of its " +
+                                      std::to_string(before.shards) + " parts are there";
+  if (!claim.more.empty() || model.waiting.empty()) {
+    out_.note(
+        claim.more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
+        id,
+        claim.leader,
+        (claim.more.empty() ? who_waits(model) : claim.more) + "; to itself on " + names + found);
+    return;
+  }
+  const Duration first_token = missing(state_, id, claim.leader) + prompt_time(model);
+  queues_.predict(id,
+                  {.kind = policy::PlanKind::kGroup,
+                   .device = claim.leader,
+                   .at = state_.now,
+                   .ttft = first_token});
+  out_.note(DecisionKind::kLoad,
+            id,
+            claim.leader,
+            who_waits(model) + "; to itself on " + names + found +
+                describe_first_token(first_token) + claim.instead,
+            {},
+            first_token);
+}
+
 /// The devices of the block are empty but for what is idle: with the shards that are there already,
 /// the others are loaded.
 void Claims::load_group(ModelId id, DeviceId leader) {
@@ -154,19 +190,10 @@ void Claims::load_group(ModelId id, DeviceId leader) {
     names += (names.empty() ? "" : "+") + state_.devices.at(place.device).config.name;
   }
   loads_.hold(action);
-  const Gathered before = gathered(state_, id, leader);
-  const std::string found = before.there == 0
-                                ? ""
-                                : "; " + std::to_string(before.there) + " of its " +
-                                      std::to_string(before.shards) + " parts are there";
-  const std::string more = std::move(model.claim->more);
-  const LoadReason why = !more.empty()           ? LoadReason::kLoad
-                         : model.waiting.empty() ? LoadReason::kOperator
-                                                 : LoadReason::kRequest;
-  out_.note(more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
-            id,
-            leader,
-            (more.empty() ? who_waits(model) : more) + "; to itself on " + names + found);
+  const LoadReason why = !model.claim->more.empty() ? LoadReason::kLoad
+                         : model.waiting.empty()    ? LoadReason::kOperator
+                                                    : LoadReason::kRequest;
+  note_load(model, names);
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }

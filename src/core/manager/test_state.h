@@ -237,9 +237,9 @@ class TestState {
   Fetches fetches{state};
   Residency residency{state, out, queues, demand, guests, fetches};
   Shortages shortages{state};
-  Loads loading{state, residency};
+  Loads loading{state, queues, residency};
   DrainPlans plans{state, out, residency, loading};
-  Claims claims{state, out, residency, loading, plans};
+  Claims claims{state, out, queues, residency, loading, plans};
   PlaceSearch search{state};
   Parts all_parts{.state = state,
                   .out = out,
