@@ -151,29 +151,27 @@ void Claims::note_load(const ModelState& model, const std::string& names) {
   const ModelId id = model.config.id;
   const Claim& claim = *model.claim;
   const Gathered before = gathered(state_, id, claim.leader);
-  const std::string found = before.there == 0
-                                ? ""
-                                : "; " + std::to_string(before.there) + " of its " +
-                                      std::to_string(before.shards) + " parts are there";
-  if (!claim.more.empty() || model.waiting.empty()) {
-    out_.note(
-        claim.more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
-        id,
-        claim.leader,
-        (claim.more.empty() ? who_waits(model) : claim.more) + "; to itself on " + names + found);
-    return;
+  std::string why =
+      (claim.more.empty() ? who_waits(model) : claim.more) + "; to itself on " + names;
+  if (before.there > 0) {
+    why += "; " + std::to_string(before.there) + " of its " + std::to_string(before.shards) +
+           " parts are there";
   }
-  const Duration first_token = missing(state_, id, claim.leader) + prompt_time(model);
-  queues_.predict(id,
-                  {.kind = policy::PlanKind::kGroup,
-                   .device = claim.leader,
-                   .at = state_.now,
-                   .ttft = first_token});
-  out_.note(DecisionKind::kLoad,
+  std::optional<Duration> first_token;
+  const Duration load = missing(state_, id, claim.leader);
+  if (claim.more.empty() && !model.waiting.empty() && load > Duration{}) {
+    first_token = load + prompt_time(model);  // What forming alone takes is not measured.
+    why += describe_first_token(*first_token) + claim.instead;
+    queues_.predict(id,
+                    {.kind = policy::PlanKind::kGroup,
+                     .device = claim.leader,
+                     .at = state_.now,
+                     .ttft = *first_token});
+  }
+  out_.note(claim.more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
             id,
             claim.leader,
-            who_waits(model) + "; to itself on " + names + found +
-                describe_first_token(first_token) + claim.instead,
+            std::move(why),
             {},
             first_token);
 }

@@ -79,20 +79,14 @@ StartChoice choose_whole(const State& state, PlaceSearch& search, ModelId id, In
   return choice;
 }
 
-/// "free_pages on d1", "stages".
+/// "free_pages on d1", "queue on d0", "stages".
 std::string describe(const State& state, const Plan& plan) {
-  switch (plan.kind) {
-    case PlanKind::kStages:
-      return "stages";
-    case PlanKind::kActivate:
-    case PlanKind::kGroup:
-    case PlanKind::kSwapIn:
-      break;
-    default:
-      return std::string(policy::name(plan.kind)) + " on " +
-             state.devices.at(plan.where).config.name;
+  if (plan.kind == PlanKind::kStages) {
+    return "stages";
   }
-  return std::string(policy::reason_name(plan.reason)) + " on " +
+  const bool loads = plan.kind == PlanKind::kActivate || plan.kind == PlanKind::kGroup ||
+                     plan.kind == PlanKind::kSwapIn;
+  return std::string(loads ? policy::reason_name(plan.reason) : policy::name(plan.kind)) + " on " +
          state.devices.at(plan.where).config.name;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
@@ -80,8 +81,14 @@ std::optional<DeviceId> least_busy(const State& state,
 void note_waiting(const Parts& core, ModelId id, const policy::Placement& placement) {
   const bool waits = placement.outcome == policy::PlacementOutcome::kWait;
   if (core.queues.waits_for(id, waits ? std::optional(placement.reason) : std::nullopt) && waits) {
-    core.out.note(
-        DecisionKind::kWait, id, std::nullopt, std::string(policy::reason_name(placement.reason)));
+    const std::string when =
+        placement.retry_at
+            ? "; busy models may go in " + format_duration(*placement.retry_at - core.state.now)
+            : "";
+    core.out.note(DecisionKind::kWait,
+                  id,
+                  std::nullopt,
+                  std::string(policy::reason_name(placement.reason)) + when);
   }
 }
 
