@@ -6,6 +6,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/place_search.h"
+#include "core/manager/start_plans.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
 
@@ -37,6 +38,10 @@ void Loads::wanted(DeviceId device,
                               (victims.empty() ? "" : ": " + names(state_, victims));
   if (model.waiting.empty()) {
     residency_.load(device, id, victims, LoadReason::kOperator, because);
+    return;
+  }
+  if (!load_known(model, state_.devices.at(device))) {
+    residency_.load(device, id, victims, LoadReason::kRequest, because + plan.instead);
     return;
   }
   const Duration first_token = plan.first_token.value_or(

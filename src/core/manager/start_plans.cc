@@ -1,9 +1,11 @@
 #include "core/manager/start_plans.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/units.h"
+#include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
@@ -56,23 +58,24 @@ StartChoice choose_whole(const State& state, PlaceSearch& search, ModelId id, In
                      .paused_until = there.paused_until};
   policy::PlanPicker picker(policy::plan_options(choice.compared));
   if (there.plan) {
+    there.plan->pressure = 0;  // Of stages none is known.
     picker.add(std::move(*there.plan));
-  }
-  for (Plan& other : there.others) {
-    picker.add(std::move(other));
   }
   CutChoice cuts = look_at_cuts(state, id);
   if (cuts.start) {
     picker.add(plan_of(*cuts.start, choice.compared));
-  } else if (!cuts.why_not.empty()) {
-    Plan stages = no_plan(PlanKind::kStages, cuts.why_not);
-    stages.load = cuts.ttft.value_or(Duration{});
-    picker.add(std::move(stages));
-  }
-  for (const Spot& spot : model.spots) {
-    picker.add(no_plan(PlanKind::kQueue, "it is to leave", spot.id));
   }
   choice.plans = picker.choose();
+  std::vector<Plan>& others = choice.plans.others;
+  if (!cuts.start && !cuts.why_not.empty()) {
+    others.push_back(no_plan(PlanKind::kStages, cuts.why_not));
+    others.back().load = cuts.ttft.value_or(Duration{});
+  }
+  for (const Spot& spot : model.spots) {
+    others.push_back(no_plan(PlanKind::kQueue, "it is to leave", spot.id));
+  }
+  std::ranges::move(there.others, std::back_inserter(others));
+  others.resize(std::min(others.size(), policy::kPlansTold));
   if (choice.plans.best && choice.plans.best->kind == PlanKind::kStages) {
     choice.stages = std::move(cuts.start);
   }
@@ -98,6 +101,17 @@ StartChoice choose_start(const State& state, PlaceSearch& search, ModelId id, In
                                              : choose_whole(state, search, id, since);
 }
 
+bool load_known(const ModelState& model, const DeviceState& device) {
+  if (model.external()) {
+    return model.swap_in > Duration{} ||
+           std::ranges::any_of(model.load_times, [](Duration time) { return time > Duration{}; });
+  }
+  const HostId host = host_of(device.config.id);
+  const bool cached = model.cached_at(host);
+  return model.load_times.at(cached ? 1 : 0) > Duration{} || (cached && device.load_rate > 0) ||
+         to_fetch(model, host) > 0;
+}
+
 std::string describe_others(const State& state, ModelId id, const StartChoice& choice) {
   if (state.models.at(id).waiting.empty() || !choice.plans.best) {
     return {};
@@ -105,7 +119,10 @@ std::string describe_others(const State& state, ModelId id, const StartChoice& c
   const policy::PlanOptions options = policy::plan_options(choice.compared);
   std::string text;
   for (const Plan& other : choice.plans.others) {
-    const bool timed = other.takes() || other.load > Duration{};
+    const bool timed =
+        other.kind == PlanKind::kStages || other.kind == PlanKind::kGroup
+            ? other.load > Duration{}
+            : other.takes() && load_known(state.models.at(id), state.devices.at(other.where));
     text += (text.empty() ? "; instead of " : ", ") + describe(state, other) + " (" +
             (timed ? format_duration(other.ttft()) + ": " : "") +
             std::string(policy::why_not(other, *choice.plans.best, options)) + ")";

@@ -33,6 +33,10 @@ struct StartChoice {
                                        ModelId model,
                                        Instant since);
 
+/// Whether load_time() is more than a guess: loads like this one were measured, or the files have
+/// yet to be fetched. Else nothing is said of a first token.
+[[nodiscard]] bool load_known(const ModelState& model, const DeviceState& device);
+
 /// For people, the plans that were not taken: "; instead of free_pages on d1 (520 ms: loses more),
 /// stages (900 ms: comes later)". Empty where there are none, or nobody waits for a first token.
 [[nodiscard]] std::string describe_others(const State& state,

@@ -58,6 +58,7 @@ TEST(StartPlans, WhoWasNotTakenIsTold) {
   EXPECT_EQ(choice.placement.device, kOther);
   EXPECT_THAT(describe_others(core.state, kC, choice), HasSubstr("instead of idle_victims on d0"));
   EXPECT_THAT(describe_others(core.state, kC, choice), HasSubstr("320 ms"));
+  EXPECT_EQ(choice.plans.best->where, kOther) << "what is said is what is done";
 }
 
 TEST(StartPlans, NothingIsToldOfFirstTokensThatNobodyWaitsFor) {
