@@ -47,6 +47,14 @@ void print_forecasts(const spec::Json& answer, const std::string& model) {
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
+/// Why it was decided, and what came of what was predicted: "...; it took 350 ms".
+std::string why(const spec::Json& decision) {
+  const double was = spec::number_at(decision, {"first_token_was_ms"});
+  return printable(spec::text_at(decision, {"why"})) +
+         (was > 0 ? "; it took " + format_duration(Duration(static_cast<std::int64_t>(was * 1e6)))
+                  : "");
+}
+
 void print_decisions(const spec::Json& answer) {
   std::vector<std::vector<std::string>> rows{{"WHEN", "DECISION", "MODEL", "DEVICE", "FOR", "WHY"}};
   for (const spec::Json& each : spec::items_at(answer, {"decisions"})) {
@@ -55,7 +63,7 @@ void print_decisions(const spec::Json& answer) {
                     printable(spec::text_at(each, {"model"})),
                     spec::text_at(each, {"device"}),
                     printable(spec::text_at(each, {"for"})),
-                    printable(spec::text_at(each, {"why"}))});
+                    why(each)});
   }
   if (rows.size() == 1) {
     std::puts("Nothing was decided yet.");

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/ids.h"
+#include "base/time.h"
 
 namespace heddle::core {
 
@@ -34,6 +35,9 @@ struct Decision {
   std::optional<DeviceId> device{};    ///< None of kWait.
   std::optional<ModelId> for_model{};  ///< Of kEvict, kDrain and kRecall: who needs the room.
   std::string why{};                   ///< A sentence with its numbers, without model and device.
+  /// Of a load that requests wait for: until the one that waits longest has its first token, by
+  /// estimate.
+  std::optional<Duration> first_token{};
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 

@@ -299,6 +299,7 @@ inline void fields(Fields& v, Decision& x) {
   v(3, "device", x.device);
   v(4, "for_model", x.for_model);
   v(5, "why", x.why);
+  v(6, "first_token", x.first_token);
 }
 
 inline void fields(Fields& v, LoadMeasured& x) {
@@ -306,6 +307,15 @@ inline void fields(Fields& v, LoadMeasured& x) {
   v(1, "model", x.model);
   v(2, "window", x.window);
   v(3, "load", x.load);
+}
+
+inline void fields(Fields& v, PlanMeasured& x) {
+  v.message(234, "PlanMeasured");
+  v(1, "model", x.model);
+  v(2, "device", x.device);
+  v(3, "kind", x.kind);
+  v(4, "predicted", x.predicted);
+  v(5, "took", x.took);
 }
 
 inline void fields(Fields& v, Dispatch& x) {

@@ -235,6 +235,8 @@ struct NotedDecision {
   std::string device{};     ///< Empty where it concerns none.
   std::string for_model{};  ///< Who needs the room; empty: nobody.
   std::string why{};
+  std::optional<Duration> first_token{};      ///< As Decision has it.
+  std::optional<Duration> first_token_was{};  ///< What that took, once its request has ended.
 };
 
 /// In place of FetchStatus::kind, in metrics, of what came from other hosts' caches.

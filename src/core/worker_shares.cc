@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "core/worker_core_impl.h"
-#include "policy/kv_share.h"
+#include "policy/group_share.h"
 
 /// KV that is apart from what the models of a device share, and how ranks of a group keep theirs
 /// alike (docs/contracts/groups.md).

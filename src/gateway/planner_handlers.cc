@@ -21,6 +21,15 @@ void write_name(spec::JsonWriter& json, std::string_view key, const std::string&
   }
 }
 
+void write_ms(spec::JsonWriter& json, std::string_view key, std::optional<Duration> span) {
+  json.key(key);
+  if (span) {
+    json.number(std::chrono::duration<double, std::milli>(*span).count());
+  } else {
+    json.null();
+  }
+}
+
 }  // namespace
 
 Task<void> list_decisions(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
@@ -37,7 +46,10 @@ Task<void> list_decisions(std::shared_ptr<Context> context, HttpExchange& http, 
     json.key("decision").string(core::name(decision.kind)).key("model").string(decision.model);
     write_name(json, "device", decision.device);
     write_name(json, "for", decision.for_model);
-    json.key("why").string(decision.why).end_object();
+    json.key("why").string(decision.why);
+    write_ms(json, "first_token_ms", decision.first_token);
+    write_ms(json, "first_token_was_ms", decision.first_token_was);
+    json.end_object();
   }
   json.end_array().end_object();
   co_await respond_json(http, std::move(json).take());

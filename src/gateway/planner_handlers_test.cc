@@ -32,6 +32,18 @@ TEST_F(PlannerHandlers, DecisionsAreListedWithTheirReasons) {
   EXPECT_EQ(all[0]["why"], "displaced");
   EXPECT_GE(all[0]["age_ms"], 3000);
   EXPECT_TRUE(all[1]["for"].is_null());
+  EXPECT_TRUE(all[0]["first_token_ms"].is_null());
+}
+
+TEST_F(PlannerHandlers, ALoadSaysWhatWasPredictedOfItsFirstTokenAndWhatThatTook) {
+  core::NotedDecision load = decision("tiny", "");
+  load.first_token = std::chrono::milliseconds(310);
+  load.first_token_was = std::chrono::milliseconds(350);
+  serving.noted = {load};
+  start();
+  const nlohmann::json all = ask("GET", "/api/decisions")["decisions"];
+  EXPECT_EQ(all[0]["first_token_ms"], 310);
+  EXPECT_EQ(all[0]["first_token_was_ms"], 350);
 }
 
 TEST_F(PlannerHandlers, DecisionsOfOneModelAreThoseThatConcernIt) {

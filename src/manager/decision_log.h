@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,19 @@ class DecisionLog {
     noted_.push_back(std::move(decision));
     if (noted_.size() > kMost) {
       noted_.pop_front();
+    }
+  }
+
+  /// What the first token took that the latest such load said this of.
+  void measured(const std::string& model,
+                const std::string& device,
+                Duration predicted,
+                Duration took) {
+    const auto load = std::find_if(noted_.rbegin(), noted_.rend(), [&](const auto& noted) {
+      return noted.first_token == predicted && noted.model == model && noted.device == device;
+    });
+    if (load != noted_.rend()) {
+      load->first_token_was = took;
     }
   }
 

@@ -19,5 +19,25 @@ TEST(DecisionLog, KeepsTheLatestAndNoRepetitions) {
   EXPECT_EQ(all.back().model, "m" + std::to_string(DecisionLog::kMost + 4));
 }
 
+TEST(DecisionLog, WhatAFirstTokenTookIsKeptWithItsLoad) {
+  using namespace std::chrono_literals;
+  DecisionLog log;
+  const auto load = [&](const char* device, Duration predicted) {
+    log.note({.kind = core::DecisionKind::kLoad,
+              .model = "m",
+              .device = device,
+              .why = "w",
+              .first_token = predicted});
+  };
+  load("gpu0", 310ms);
+  load("gpu0", 300ms);
+  load("gpu1", 310ms);
+  log.measured("m", "gpu0", 310ms, 350ms);
+  log.measured("m", "gpu0", 999ms, 1s);
+  const auto all = log.all();
+  EXPECT_EQ(all[0].first_token_was, 350ms);
+  EXPECT_FALSE(all[1].first_token_was || all[2].first_token_was);
+}
+
 }  // namespace
 }  // namespace heddle::manager

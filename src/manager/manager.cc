@@ -421,7 +421,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
                      .model = registry_.name(decision.model),
                      .device = decision.device ? hosts_.device_name(*decision.device) : "",
                      .for_model = decision.for_model ? registry_.name(*decision.for_model) : "",
-                     .why = decision.why});
+                     .why = decision.why,
+                     .first_token = decision.first_token});
   }
 
   void execute(const core::LoadMeasured& measured) {
@@ -429,6 +430,14 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     if (loads_.clock_moved()) {
       configure_core();  // Windows begin at other times from now on.
     }
+  }
+
+  void execute(const core::PlanMeasured& measured) {
+    decisions_.measured(registry_.name(measured.model),
+                        hosts_.device_name(measured.device),
+                        measured.predicted,
+                        measured.took);
+    publish(measured, metrics_);
   }
 
   void execute(const core::AdminDone& command) { tickets_.answer(command.ticket, command.error); }

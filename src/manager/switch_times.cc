@@ -45,4 +45,16 @@ void publish(const SwitchPhases& phases, const std::string& model, Metrics& metr
   observe("map", phases.map);
 }
 
+void publish(const core::PlanMeasured& measured, Metrics& metrics) {
+  static const std::vector<double> kBounds{0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2, 4, 10};
+  if (measured.predicted <= Duration{}) {
+    return;  // All was there: nothing was predicted.
+  }
+  metrics.observe("heddle_plan_first_token_ratio",
+                  "First tokens that waited for a load, over what was predicted as it was decided.",
+                  {{"plan", std::string(policy::name(measured.kind))}},
+                  kBounds,
+                  to_seconds(measured.took) / to_seconds(measured.predicted));
+}
+
 }  // namespace heddle::manager

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/metrics.h"
 #include "base/time.h"
+#include "core/manager/events.h"
 
 namespace heddle::manager {
 
@@ -38,6 +39,9 @@ class SwitchTimes {
   };
   std::map<std::pair<DeviceId, ModelId>, Load> loads_{};
 };
+
+/// Counts how far a predicted first token was off under heddle_plan_first_token_ratio.
+void publish(const core::PlanMeasured& measured, Metrics& metrics);
 
 /// Counts a switch to the model under heddle_switch_phase_seconds.
 void publish(const SwitchPhases& phases, const std::string& model, Metrics& metrics);

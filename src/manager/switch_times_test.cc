@@ -42,5 +42,18 @@ TEST(SwitchTimes, ALoadThatCameToNothingDoesNotCount) {
   EXPECT_FALSE(times.serves(DeviceId(9), kModel, at(103)).has_value());
 }
 
+TEST(PlanMeasured, IsCountedAsThePartOfWhatWasPredicted) {
+  Metrics metrics;
+  publish(
+      core::PlanMeasured{
+          .kind = policy::PlanKind::kStages, .predicted = Duration(100), .took = Duration(120)},
+      metrics);
+  publish(core::PlanMeasured{.took = Duration(120)}, metrics);
+  const std::string text = metrics.expose();
+  EXPECT_NE(text.find("heddle_plan_first_token_ratio_sum{plan=\"stages\"} 1.2"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("plan=\"activate\""), std::string::npos) << "nothing was predicted";
+}
+
 }  // namespace
 }  // namespace heddle::manager

@@ -61,7 +61,7 @@ class Search {
     const bool slow = model_.times.decode && *model_.times.decode >= view_.tpot;
     const std::int64_t most = slow && !paper_ ? 1 : kMostStages;
     std::optional<StartPlan> best;
-    for (std::int64_t s = 1; s <= most; ++s) {
+    for (std::int64_t s = options_.fewest_stages; s <= most; ++s) {
       for (std::int64_t w = least_full(s); w <= s; ++w) {
         std::optional<StartPlan> plan = try_group(s, w);
         if (plan && meets_objectives(*plan) && no_worse_than_one(*plan, s) &&
@@ -74,7 +74,7 @@ class Search {
     if (best) {
       return best;
     }
-    std::optional<StartPlan> one = best_effort();
+    std::optional<StartPlan> one = options_.fewest_stages > 1 ? std::nullopt : best_effort();
     return options_.best_effort == BestEffort::kSoonest ? soonest(std::move(one)) : one;
   }
 
@@ -84,7 +84,8 @@ class Search {
   std::optional<StartPlan> soonest(std::optional<StartPlan> one) {
     overdue_ = true;
     std::optional<StartPlan> best = one;
-    for (std::int64_t s = 2; s <= kMostStages; ++s) {
+    for (std::int64_t s = std::max<std::int64_t>(2, options_.fewest_stages); s <= kMostStages;
+         ++s) {
       std::optional<StartPlan> plan = try_group(s, least_full(s));
       const bool gains = plan && (!one || to_seconds(one->ttft - plan->ttft) >
                                               std::max(plan->lost_value - one->lost_value,

@@ -111,6 +111,7 @@ struct StartOptions {
   bool own_devices = false;
   BestEffort best_effort = BestEffort::kOneWorker;
   StartForm form = StartForm::kOverlapped;
+  std::int64_t fewest_stages = 1;           ///< Smaller groups are not looked at.
   std::int64_t kv_share = 5'000'000'000;    ///< For KV beside the weights of one worker [bytes].
   std::int64_t fill_below = 6'000'000'000;  ///< A rest smaller than this goes to the worker too.
 };

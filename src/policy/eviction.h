@@ -25,6 +25,7 @@ struct ResidentView {
   /// To take it out and bring it back; known of external engines, 0 of models of our own,
   /// which cost milliseconds.
   Duration swap{};
+  Duration leaves{};  ///< Until it has left, by estimate; 0: at once.
   /// What losing it is expected to cost [s], as policy/value.h has it; 0: not known, the least
   /// recently used goes first.
   double worth = 0;

@@ -1,59 +1,53 @@
 #include "policy/placement.h"
 
 #include <algorithm>
-#include <cmath>
-#include <compare>
-#include <tuple>
-#include <utility>
+#include <iterator>
 
 #include "base/check.h"
-#include "base/units.h"
 
 namespace heddle::policy {
 namespace {
 
-/// How a device could take the model, as far as that is decided on the device alone.
-struct Offer {
-  Placement placement{};
-  std::int64_t victims_queue = 0;
-  std::int64_t victims_pages = 0;
-  double lost = 0;  ///< Worth of the victims, and of what cannot run meanwhile [s].
-  Duration missing{};
-  bool short_of_pages = false;
-  double pressure = 0;  ///< Once it was asked.
-  std::int64_t free_pages = 0;
-  [[nodiscard]] bool takes() const {
-    return placement.outcome != PlacementOutcome::kWait &&
-           placement.outcome != PlacementOutcome::kNever;
-  }
-};
+/// What all plans on the device have in common.
+Plan plan_there(const PlacementDevice& device, const PlacementOptions& options) {
+  return {.kind = options.kind,
+          .where = device.id,
+          .load = options.soonest + device.missing,
+          .first = options.first,
+          .short_of_pages = device.short_of_pages,
+          .free_pages = device.free_pages,
+          .pressure = device.pressure};
+}
 
-Offer offer_of(const PlacementDevice& device,
-               PlacementOutcome outcome,
-               PlacementReason reason,
-               const std::vector<ResidentView>& victims) {
-  Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
-              .missing = device.missing,
-              .short_of_pages = device.short_of_pages,
-              .free_pages = device.free_pages};
+Plan plan_without(const PlacementDevice& device,
+                  const PlacementOptions& options,
+                  PlacementOutcome outcome,
+                  PlacementReason reason,
+                  const std::vector<ResidentView>& victims) {
+  Plan plan = plan_there(device, options);
+  plan.outcome = outcome;
+  plan.reason = reason;
   for (const ResidentView& victim : victims) {
-    offer.placement.victims.push_back(victim.model);
-    offer.victims_queue += victim.queue;
-    offer.victims_pages += victim.pages;
-    offer.lost += victim.worth;
+    plan.victims.push_back(victim.model);
+    plan.victims_queue += victim.queue;
+    plan.victims_pages += victim.pages;
+    plan.lost += victim.worth;
+    plan.leave = std::max(plan.leave, victim.leaves);
   }
   for (const ResidentView& resident : device.residents) {
     const bool goes = std::any_of(victims.begin(), victims.end(), [&](const auto& victim) {
       return victim.model == resident.model;
     });
-    offer.lost += resident.runs_alone && !goes ? resident.worth : 0;
+    plan.lost += resident.runs_alone && !goes ? resident.worth : 0;
   }
-  return offer;
+  return plan;
 }
 
-Offer wait(PlacementReason reason, std::optional<Instant> retry_at = std::nullopt) {
-  return {
-      .placement = {.outcome = PlacementOutcome::kWait, .reason = reason, .retry_at = retry_at}};
+Plan wait(const PlacementDevice& device,
+          const PlacementOptions& options,
+          PlacementReason reason,
+          std::optional<Instant> not_before = std::nullopt) {
+  return {.kind = options.kind, .reason = reason, .where = device.id, .not_before = not_before};
 }
 
 /// When the next of the conditions on busy models changes.
@@ -87,10 +81,11 @@ std::ptrdiff_t count_displaced(const std::vector<ResidentView>& residents) {
 }
 
 /// What can be had from models that serve: by draining, once fairness and residence allow.
-Offer offer_by_draining(const PlacementDevice& device,
-                        const std::vector<ResidentView>& candidates,
-                        Instant now,
-                        Instant patience_ends) {
+Plan plan_to_drain(const PlacementDevice& device,
+                   const std::vector<ResidentView>& candidates,
+                   Instant now,
+                   Instant patience_ends,
+                   const PlacementOptions& options) {
   const auto stayed = [now](const ResidentView& resident) { return may_go(resident, now); };
   if (now >= patience_ends) {
     std::vector<ResidentView> willing;
@@ -99,23 +94,47 @@ Offer offer_by_draining(const PlacementDevice& device,
     const auto victims =
         all_go ? least_valuable(willing, device.free_pages, device.need_pages, now) : std::nullopt;
     if (victims) {
-      return offer_of(device, PlacementOutcome::kDrain, PlacementReason::kBusyVictims, *victims);
+      return plan_without(
+          device, options, PlacementOutcome::kDrain, PlacementReason::kBusyVictims, *victims);
     }
   }
   if (!least_valuable(candidates, device.free_pages, device.need_pages, now)) {
-    return wait(PlacementReason::kTransition);
+    return wait(device, options, PlacementReason::kTransition);
   }
-  return wait(now < patience_ends ? PlacementReason::kFairness : PlacementReason::kResidence,
+  return wait(device,
+              options,
+              now < patience_ends ? PlacementReason::kFairness : PlacementReason::kResidence,
               next_chance(candidates, now, patience_ends));
 }
 
-Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_ends) {
+}  // namespace
+
+PlanOptions plan_options(const PlacementOptions& options) {
+  return {.ttft_left = options.ttft_left,
+          .soonest = options.soonest + options.first,
+          .load = options.load};
+}
+
+Plan plan_on(const PlacementDevice& device,
+             Instant now,
+             Instant waiting_since,
+             const PlacementOptions& options) {
+  HEDDLE_CHECK(device.need_pages > 0);
   if (device.serving) {
-    return offer_of(device, PlacementOutcome::kServe, PlacementReason::kServing, {});
+    return {.kind = PlanKind::kHit,
+            .outcome = PlacementOutcome::kServe,
+            .reason = PlacementReason::kServing,
+            .where = device.id,
+            .first = options.first,
+            .short_of_pages = device.short_of_pages,
+            .free_pages = device.free_pages,
+            .pressure = device.pressure};
   }
   std::int64_t pinned_pages = 0;
   std::vector<ResidentView> candidates;
+  candidates.reserve(device.residents.size());
   std::vector<ResidentView> idle;
+  idle.reserve(device.residents.size());
   for (const ResidentView& resident : device.residents) {
     if (resident.pinned) {
       pinned_pages += resident.pages;
@@ -128,11 +147,13 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
   }
   if (device.need_pages > device.pages || device.need_pages > device.pages - pinned_pages) {
     const bool alone = device.need_pages <= device.pages;
-    return {.placement = {.outcome = PlacementOutcome::kNever,
-                          .reason = alone ? PlacementReason::kPinned : PlacementReason::kTooLarge}};
+    Plan never =
+        wait(device, options, alone ? PlacementReason::kPinned : PlacementReason::kTooLarge);
+    never.outcome = PlacementOutcome::kNever;
+    return never;
   }
   if (!device.available) {
-    return wait(PlacementReason::kTransition);
+    return wait(device, options, PlacementReason::kTransition);
   }
   // One that comes or goes cannot be sent away now, and must not stay.
   const bool undecided = std::any_of(
@@ -140,114 +161,54 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
         return resident.displaced && resident.in_transition && !resident.pinned;
       });
   if (undecided) {
-    return wait(PlacementReason::kTransition);
+    return wait(device, options, PlacementReason::kTransition);
   }
   const std::ptrdiff_t displaced = count_displaced(candidates);
   if (displaced == 0 && device.free_pages >= device.need_pages) {
-    return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kFreePages, {});
+    return plan_without(device, options, PlacementOutcome::kLoad, PlacementReason::kFreePages, {});
   }
   const bool only_idle_go = displaced == count_displaced(idle);
   const auto victims =
       only_idle_go ? least_valuable(idle, device.free_pages, device.need_pages, now) : std::nullopt;
   if (victims) {
-    return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kIdleVictims, *victims);
+    return plan_without(
+        device, options, PlacementOutcome::kLoad, PlacementReason::kIdleVictims, *victims);
   }
-  return offer_by_draining(device, candidates, now, patience_ends);
+  return plan_to_drain(device, candidates, now, waiting_since + options.drain_after, options);
 }
 
-/// Parts of a load that are worth losing for a better place.
-constexpr double kLostLoad = 0.1;
-
-/// Lower is better. Outcomes and reasons are declared in order of preference. What is told before
-/// KV pressure is.
-auto rank_before(const Offer& offer, Duration load) {
-  const double step = kLostLoad * to_seconds(load);
-  const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
-  const double missing = to_seconds(offer.missing);
-  return std::tuple(offer.placement.outcome,
-                    offer.short_of_pages,
-                    weighed ? std::floor((offer.lost + missing) / step) : missing,
-                    weighed ? PlacementReason::kFreePages : offer.placement.reason,
-                    offer.victims_queue);
-}
-
-auto rank_after(const Offer& offer) {
-  return std::tuple(offer.pressure, offer.victims_pages, -offer.free_pages, offer.placement.device);
-}
-
-}  // namespace
-
-std::string_view reason_name(PlacementReason reason) {
-  switch (reason) {
-    case PlacementReason::kServing:
-      return "serving";
-    case PlacementReason::kFreePages:
-      return "free_pages";
-    case PlacementReason::kIdleVictims:
-      return "idle_victims";
-    case PlacementReason::kBusyVictims:
-      return "busy_victims";
-    case PlacementReason::kFairness:
-      return "fairness";
-    case PlacementReason::kResidence:
-      return "residence";
-    case PlacementReason::kTransition:
-      return "transition";
-    case PlacementReason::kPinned:
-      return "pinned";
-    case PlacementReason::kTooLarge:
-      return "too_large";
+Placement placement_of(const PlanChoice& choice) {
+  if (!choice.best) {
+    return {.outcome = PlacementOutcome::kNever, .reason = PlacementReason::kTooLarge};
   }
-  return "?";
+  const Plan& best = *choice.best;
+  Placement placement{.outcome = best.outcome, .reason = best.reason};
+  if (best.takes()) {
+    placement.device = best.where;
+    placement.victims = best.victims;
+  }
+  if (best.outcome == PlacementOutcome::kWait) {
+    placement.retry_at = choice.retry_at;
+  }
+  return placement;
+}
+
+PlanChoice choose_among(std::span<const PlacementDevice> devices,
+                        Instant now,
+                        Instant waiting_since,
+                        const PlacementOptions& options) {
+  PlanPicker picker(plan_options(options));
+  for (const PlacementDevice& device : devices) {
+    picker.add(plan_on(device, now, waiting_since, options));
+  }
+  return picker.choose();
 }
 
 Placement choose_placement(std::span<const PlacementDevice> devices,
                            Instant now,
                            Instant waiting_since,
                            const PlacementOptions& options) {
-  return choose_placement(devices, now, waiting_since, options, [](const PlacementDevice& device) {
-    return device.pressure;
-  });
-}
-
-Placement choose_placement(std::span<const PlacementDevice> devices,
-                           Instant now,
-                           Instant waiting_since,
-                           const PlacementOptions& options,
-                           const std::function<double(const PlacementDevice&)>& pressure_of) {
-  std::optional<Offer> best;
-  const PlacementDevice* best_device = nullptr;
-  bool best_told = false;  // Its pressure.
-  std::optional<Instant> retry_at;
-  for (const PlacementDevice& device : devices) {
-    HEDDLE_CHECK(device.need_pages > 0);
-    Offer offer = offer_from(device, now, waiting_since + options.drain_after);
-    const std::optional<Instant> chance = offer.placement.retry_at;
-    if (chance && (!retry_at || *chance < *retry_at)) {
-      retry_at = chance;
-    }
-    const auto order = best ? rank_before(offer, options.load) <=> rank_before(*best, options.load)
-                            : std::partial_ordering::less;
-    const bool even = best && order == 0 && offer.takes();
-    if (even) {
-      best->pressure = best_told ? best->pressure : pressure_of(*best_device);
-      offer.pressure = pressure_of(device);
-    }
-    if (order < 0 || (order == 0 && rank_after(offer) < rank_after(*best))) {
-      best = std::move(offer);
-      best_device = &device;
-      best_told = even;
-    } else {
-      best_told = best_told || even;
-    }
-  }
-  if (!best) {
-    return {.outcome = PlacementOutcome::kNever, .reason = PlacementReason::kTooLarge};
-  }
-  if (best->placement.outcome == PlacementOutcome::kWait) {
-    best->placement.retry_at = retry_at;
-  }
-  return std::move(best->placement);
+  return placement_of(choose_among(devices, now, waiting_since, options));
 }
 
 }  // namespace heddle::policy

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/time.h"
 #include "policy/eviction.h"
+#include "policy/plans.h"
 
 namespace heddle::policy {
 
@@ -33,30 +32,20 @@ struct PlacementOptions {
   /// Time to load the wanted model: devices that lose less than a tenth of that are as good as
   /// those that lose nothing, and KV pressure decides between them.
   Duration load{};
+  // What is needed to say when first tokens come.
+  PlanKind kind = PlanKind::kActivate;
+  Duration soonest{};                    ///< The load where nothing is missing.
+  Duration first{};                      ///< Then until the first token.
+  Duration ttft_left = Duration::max();  ///< As PlanOptions has it.
 };
+[[nodiscard]] PlanOptions plan_options(const PlacementOptions& options);
 
-enum class PlacementOutcome : std::uint8_t {
-  kServe,  ///< Send requests to `device`.
-  kLoad,   ///< Evict `victims`, which are idle, and load at once.
-  kDrain,  ///< Send `victims` nothing more; when they are idle, evict them and load.
-  kWait,   ///< Nothing now; ask again when something changes, or at `retry_at`.
-  kNever,  ///< No device could hold the model even if it were empty of all but pinned models.
-};
-
-enum class PlacementReason : std::uint8_t {
-  kServing,      ///< It is resident.
-  kFreePages,    ///< Nobody has to go.
-  kIdleVictims,  ///< Idle models make room.
-  kBusyVictims,  ///< Busy models make room: the oldest request has waited long enough.
-  kFairness,     ///< Busy models would make room, but it has not waited long enough yet.
-  kResidence,    ///< Busy models would make room, but they have not been there long enough yet.
-  kTransition,   ///< Loads, evictions or other plans are under way; or the device is down.
-  kPinned,       ///< Pinned models leave too little.
-  kTooLarge,     ///< It is larger than every device.
-};
-
-/// The name used in logs and metrics: "idle_victims".
-[[nodiscard]] std::string_view reason_name(PlacementReason reason);
+/// What a device allows, as a plan: to serve; else to load where it has free pages; else where idle
+/// models can go; else where busy ones can, once fairness and residence allow; else to wait.
+[[nodiscard]] Plan plan_on(const PlacementDevice& device,
+                           Instant now,
+                           Instant waiting_since,
+                           const PlacementOptions& options);
 
 struct Placement {
   PlacementOutcome outcome = PlacementOutcome::kWait;
@@ -67,29 +56,28 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+/// What is carried out of a plan.
+[[nodiscard]] Placement placement_of(const PlanChoice& choice);
+
 /// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and the
-/// victims. Devices: one that serves it; else one with free pages; else one where idle models can
-/// go; else one where busy ones can. Among equals: one where nobody waits for memory; then the
-/// shortest queue of victims, the least KV pressure, the fewest pages evicted, the most pages free,
-/// the lowest id. Where residents have a worth, idle ones that are worth next to nothing are as
-/// good as free pages (WarmServe's evict-aware placement; Prism's activation where KV pressure is
-/// least); what is missing of the wanted model there counts as lost. Where external
-/// engines are among those that could go, the victims are the cheapest set instead
-/// (preemption_cost). A resident that is `displaced` is always among them. Victims as
-/// choose_victims has them (SwapServeLLM, section 3.4); busy ones only after options.drain_after
-/// and their own min_residence, so that models that are hot by turns share a device: none starves,
-/// none thrashes. Pure; independent of the order of devices and residents. O(D R log R).
+/// victims: the best plan (PlanPicker) of those that devices allow. Where residents have a worth,
+/// idle ones that are worth next to nothing are as good as free pages (WarmServe's evict-aware
+/// placement; Prism's activation where KV pressure is least); what is missing of the wanted model
+/// there counts as lost. Where external engines are among those that could go, the victims are the
+/// cheapest set instead (preemption_cost). A resident that is `displaced` is always among them.
+/// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after
+/// options.drain_after and their own min_residence, so that models that are hot by turns share a
+/// device: none starves, none thrashes. Pure; independent of the order of devices and residents.
+/// O(D R log R).
+[[nodiscard]] PlanChoice choose_among(std::span<const PlacementDevice> devices,
+                                      Instant now,
+                                      Instant waiting_since,
+                                      const PlacementOptions& options);
+
+/// The same, without the plans that were not taken.
 [[nodiscard]] Placement choose_placement(std::span<const PlacementDevice> devices,
                                          Instant now,
                                          Instant waiting_since,
                                          const PlacementOptions& options);
-
-/// The same where devices do not say their pressure: it is asked of those between which it decides.
-[[nodiscard]] Placement choose_placement(
-    std::span<const PlacementDevice> devices,
-    Instant now,
-    Instant waiting_since,
-    const PlacementOptions& options,
-    const std::function<double(const PlacementDevice&)>& pressure_of);
 
 }  // namespace heddle::policy

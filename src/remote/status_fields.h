@@ -33,6 +33,8 @@ inline void fields(Fields& v, NotedDecision& x) {
   v(4, "device", x.device);
   v(5, "for_model", x.for_model);
   v(6, "why", x.why);
+  v(7, "first_token", x.first_token);
+  v(8, "first_token_was", x.first_token_was);
 }
 
 inline void fields(Fields& v, FetchStatus& x) {

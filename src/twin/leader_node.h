@@ -138,6 +138,7 @@ class LeaderNode {
   void perform(const core::AdminDone& command);
   void perform(const core::Decision& /*command*/) {}
   void perform(const core::LoadMeasured& /*command*/) {}
+  void perform(const core::PlanMeasured& /*command*/) {}
   void perform(const core::Drained& /*command*/) {}
   void perform(const core::WakeAt& command);
 

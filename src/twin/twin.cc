@@ -366,11 +366,16 @@ void Twin::perform(const core::Decision& command) {
                                       ? setup_.manager.devices.at(command.device->value()).name
                                       : std::string(),
                         .for_model = command.for_model ? names_[*command.for_model] : std::string(),
-                        .why = command.why});
+                        .why = command.why,
+                        .first_token = command.first_token});
 }
 
 void Twin::perform(const core::LoadMeasured& command) {
   HEDDLE_CHECK(command.load.peak >= 0);
+}
+
+void Twin::perform(const core::PlanMeasured& command) {
+  HEDDLE_CHECK(command.predicted >= Duration{} && command.took >= Duration{});
 }
 
 }  // namespace heddle::twin

@@ -118,6 +118,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::AdminDone& /*command*/) { ++admin_answers_; }
   void perform(const core::Decision& command);
   void perform(const core::LoadMeasured& command);
+  void perform(const core::PlanMeasured& command);
   void perform(const core::Drained& /*command*/) {}
   void perform(const core::WakeAt& command);
 

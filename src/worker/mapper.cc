@@ -465,7 +465,8 @@ void Mapper::carry_out_ahead(const Piece& piece) {
     enqueue_copy(*piece.copied, *piece.part);
     copying_.push_back({.load = piece.copied, .part = *piece.part, .mark = stream_->mark()});
   }
-  if (!copying_.empty() && (!piece.part || std::cmp_equal(copying_.size(), tuned(Tuned::kPieces)))) {
+  if (!copying_.empty() &&
+      (!piece.part || std::cmp_equal(copying_.size(), tuned(Tuned::kPieces)))) {
     wait_for_copy();
   }
   take_mapping();

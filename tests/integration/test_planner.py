@@ -146,3 +146,4 @@ def test_explain_says_what_was_decided_and_why():
         server.chat("adder", "1+1=")
         text = subprocess.check_output([*explained, "adder"], text=True)
         assert "a request waits; free_pages" in text and "morse" not in text
+        assert decisions(server, "load")[0]["first_token_ms"] is None, "nothing was measured before"

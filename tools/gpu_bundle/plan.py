@@ -22,6 +22,8 @@ TRIED = [
     ("ROW_THREADS", (128,), "prefill,decode", "1,32"),
     ("BLAS_WORKSPACE_MIB", (128,), "prefill", "1"),
     ("UNMAP_MIB", (256,), "evict", "1"),
+    ("NORM_TOKENS", (0, 8), "decode", "1,4"),
+    ("PIECES", (1,), "load", "1"),
 ]
 
 

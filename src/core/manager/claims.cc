@@ -9,6 +9,7 @@
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/value.h"
 #include "core/manager/views.h"
 
 namespace heddle::core::manager {
@@ -32,8 +33,11 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
   });
 }
 
-void Claims::claim(ModelId id, DeviceId leader, std::string more) {
-  state_.models.at(id).claim = {.leader = leader, .began = state_.now, .more = std::move(more)};
+void Claims::claim(ModelId id, DeviceId leader, std::string more, std::string instead) {
+  state_.models.at(id).claim = {.leader = leader,
+                                .began = state_.now,
+                                .more = std::move(more),
+                                .instead = std::move(instead)};
   claims_changed(id);
   for (const ShardPlace& place : block(state_, id, leader)) {
     state_.devices.at(place.device).claimed = id;
@@ -150,6 +154,36 @@ bool Claims::let_go(const DeviceState& device, ModelId id, ModelId wanted) {
   return instance.is<Draining>() || instance.is<Suspended>();
 }
 
+/// Says that the group of the claim is loaded on devices of these names.
+void Claims::note_load(const ModelState& model, const std::string& names) {
+  const ModelId id = model.config.id;
+  const Claim& claim = *model.claim;
+  const Gathered before = gathered(state_, id, claim.leader);
+  std::string why = (claim.more.empty() ? who_waits(model) : claim.more) +
+                    (model.config.shares ? "; on " : "; to itself on ") + names;
+  if (before.there > 0) {
+    why += "; " + std::to_string(before.there) + " of its " + std::to_string(before.shards) +
+           " parts are there";
+  }
+  std::optional<Duration> first_token;
+  const Duration load = missing(state_, id, claim.leader);
+  if (claim.more.empty() && !model.waiting.empty() && load > Duration{}) {
+    first_token = load + prompt_time(model);  // What forming alone takes is not measured.
+    why += describe_first_token(*first_token) + claim.instead;
+    queues_.predict(id,
+                    {.kind = policy::PlanKind::kGroup,
+                     .device = claim.leader,
+                     .at = state_.now,
+                     .ttft = *first_token});
+  }
+  out_.note(claim.more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
+            id,
+            claim.leader,
+            std::move(why),
+            {},
+            first_token);
+}
+
 /// The devices of the block are empty but for what is idle: with the shards that are there already,
 /// the others are loaded.
 void Claims::load_group(ModelId id, DeviceId leader) {
@@ -163,19 +197,10 @@ void Claims::load_group(ModelId id, DeviceId leader) {
   }
   loads_.hold(action);
   const Gathered before = gathered(state_, id, leader);
-  const std::string found = before.there == 0
-                                ? ""
-                                : "; " + std::to_string(before.there) + " of its " +
-                                      std::to_string(before.shards) + " parts are there";
-  const std::string more = std::move(model.claim->more);
-  const LoadReason why = !more.empty()           ? LoadReason::kLoad
-                         : model.waiting.empty() ? LoadReason::kOperator
-                                                 : LoadReason::kRequest;
-  out_.note(more.empty() ? DecisionKind::kLoad : DecisionKind::kAdd,
-            id,
-            leader,
-            (more.empty() ? who_waits(model) : more) +
-                (model.config.shares ? "; on " : "; to itself on ") + names + found);
+  const LoadReason why = !model.claim->more.empty() ? LoadReason::kLoad
+                         : model.waiting.empty()    ? LoadReason::kOperator
+                                                    : LoadReason::kRequest;
+  note_load(model, names);
   for (const ShardPlace& place : places) {
     load_shard(id, place, leader, why);
   }

@@ -87,11 +87,8 @@ policy::StartModel start_model(const State& state, const ModelState& model) {
 
 /// The first token that waits is due then.
 Duration time_left(const State& state, const ModelState& model) {
-  Instant due = Instant::max();
-  for (const auto& [key, request] : model.waiting) {
-    due = std::min(due, state.requests.at(request).due);
-  }
-  return std::max(due - state.now, Duration(1));
+  const std::optional<Instant> due = first_due(state, model.config.id);
+  return std::max(*due - state.now, Duration(1));
 }
 
 /// The hosts of these devices, ascending, with their networks, which `networks` holds.
@@ -144,7 +141,7 @@ std::optional<CutStart> places_of(const State& state,
     return std::nullopt;
   }
   const std::int64_t longest = longest_waiting(state, model);
-  CutStart start;
+  CutStart start{.ttft = plan.ttft, .tpot = plan.tpot, .lost = plan.lost_value};
   std::string names;
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const ModelId stage = i == 0 ? cut->config.id : cut->config.stages.at(i - 1);
@@ -165,16 +162,16 @@ std::optional<CutStart> places_of(const State& state,
 
 }  // namespace
 
-std::optional<CutStart> choose_cut_start(const State& state, ModelId id) {
+CutChoice look_at_cuts(const State& state, ModelId id) {
   const ModelState& model = state.models.at(id);
   if (model.cuts.empty() || model.waiting.empty() || model.footprints.empty()) {
-    return std::nullopt;
+    return {};
   }
   std::vector<policy::StartDevice> devices;
   for (const auto& [device, shape] : model.footprints.seats()) {
     const DeviceState& there = state.devices.at(device);
     if (there.up && !there.leaving && to_fetch(model, host_of(device)) == 0) {
-      return std::nullopt;  // One host has it already.
+      return {.why_not = "a host has its files"};
     }
     if (const auto free = free_device(state, device, id)) {
       devices.push_back(*free);
@@ -183,19 +180,32 @@ std::optional<CutStart> choose_cut_start(const State& state, ModelId id) {
   std::map<HostId, policy::Nic> networks;
   const std::vector<policy::StartHost> hosts = hosts_of(state, devices, networks);
   if (hosts.size() < 2) {
-    return std::nullopt;  // Stages on one host share its network.
+    return {.why_not = "fewer than two hosts are free"};  // On one they share its network.
   }
-  const auto plan = policy::choose_cold_start(start_model(state, model),
-                                              {.now = state.now,
-                                               .ttft_left = time_left(state, model),
-                                               .tpot = model.objectives().tpot,
-                                               .hosts = hosts,
-                                               .devices = devices},
-                                              {.own_devices = true,
-                                               .best_effort = policy::BestEffort::kSoonest,
-                                               .kv_share = beside_weights(state, model),
-                                               .fill_below = 0});
-  return plan && plan->stages.size() > 1 ? places_of(state, model, *plan) : std::nullopt;
+  const policy::StartModel start = start_model(state, model);
+  const policy::StartView view{.now = state.now,
+                               .ttft_left = time_left(state, model),
+                               .tpot = model.objectives().tpot,
+                               .hosts = hosts,
+                               .devices = devices};
+  policy::StartOptions options{.own_devices = true,
+                               .best_effort = policy::BestEffort::kSoonest,
+                               .kv_share = beside_weights(state, model),
+                               .fill_below = 0};
+  const auto plan = policy::choose_cold_start(start, view, options);
+  if (plan && plan->stages.size() > 1) {
+    CutChoice choice{.start = places_of(state, model, *plan), .ttft = plan->ttft};
+    choice.why_not = choice.start ? "" : "a stage has no room";
+    return choice;
+  }
+  options.fewest_stages = 2;
+  const auto group = policy::choose_cold_start(start, view, options);
+  return {.why_not = "no better than one device",
+          .ttft = group ? std::optional(group->ttft) : std::nullopt};
+}
+
+std::optional<CutStart> choose_cut_start(const State& state, ModelId id) {
+  return look_at_cuts(state, id).start;
 }
 
 }  // namespace heddle::core::manager

@@ -13,9 +13,13 @@
 
 namespace heddle::core::manager {
 
-void DrainPlans::begin(DeviceId id, ModelId model, const std::vector<ModelId>& victims) {
+void DrainPlans::begin(DeviceId id,
+                       ModelId model,
+                       const std::vector<ModelId>& victims,
+                       std::string instead) {
   DeviceState& device = state_.devices.at(id);
-  device.plan = DrainPlan{.model = model, .victims = victims, .began = state_.now};
+  device.plan = DrainPlan{
+      .model = model, .victims = victims, .began = state_.now, .instead = std::move(instead)};
   reindex(state_, id);
   for (const ModelId victim : victims) {
     const Instance& leader = *leading(state_, device, victim);
@@ -59,7 +63,8 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
   const DeviceId id = device.config.id;
   if (fits_beside(device, plan)) {
     cancel(id);
-    loads_.wanted(id, plan.model, {}, "those in its way have given back enough");
+    loads_.wanted(
+        id, plan.model, {}, "those in its way have given back enough", {.instead = plan.instead});
     return;
   }
   const bool dissolved = dissolve_victims(device, plan);
@@ -86,7 +91,8 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
   if (available >= outline(state_, device, plan.model).need_pages) {
     state_.devices.at(id).plan.reset();
     reindex(state_, id);
-    loads_.wanted(id, plan.model, victims, "those in its way are idle now");
+    loads_.wanted(
+        id, plan.model, victims, "those in its way are idle now", {.instead = plan.instead});
   } else {
     cancel(id);  // Others have grown meanwhile; choose again.
   }

@@ -17,7 +17,11 @@ class DrainPlans {
       : state_(state), out_(out), residency_(residency), loads_(loads) {}
 
   /// The victims are sent nothing more; when they are idle, the model is loaded in their place.
-  void begin(DeviceId device, ModelId model, const std::vector<ModelId>& victims);
+  /// `instead` as DrainPlan has it.
+  void begin(DeviceId device,
+             ModelId model,
+             const std::vector<ModelId>& victims,
+             std::string instead = {});
   /// The victims stay.
   void cancel(DeviceId device);
   /// Carries out what waited for models to become idle, and gives up what nobody wants any more.

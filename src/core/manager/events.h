@@ -17,6 +17,7 @@
 #include "policy/admission.h"
 #include "policy/load_history.h"
 #include "policy/objectives.h"
+#include "policy/plans.h"
 
 namespace heddle::core {
 
@@ -393,6 +394,15 @@ struct LoadMeasured {
   std::int64_t window = 0;  ///< As PlannerOptions::calendar numbers them.
   policy::Load load{};
 };
+/// A request has ended for which a model was loaded: what was predicted of its first token as the
+/// load was decided, and what it took from then on.
+struct PlanMeasured {
+  ModelId model{};
+  DeviceId device{};  ///< Of several, the one that leads.
+  policy::PlanKind kind = policy::PlanKind::kActivate;
+  Duration predicted{};
+  Duration took{};
+};
 /// Answer to DrainManager: no request is left.
 struct Drained {};
 
@@ -409,6 +419,7 @@ using ManagerCommand = std::variant<LoadOn,
                                     AdminDone,
                                     Decision,
                                     LoadMeasured,
+                                    PlanMeasured,
                                     Drained,
                                     WakeAt>;
 

@@ -18,16 +18,6 @@ constexpr Duration kUnhurried = 1h;
 /// Hosts that one fetch comes from.
 constexpr std::size_t kPeersMost = 2;
 
-/// When the first token is due that waits for the model, or for what it is a part or a cut of.
-std::optional<Instant> first_due(const State& state, ModelId id) {
-  std::optional<Instant> first;
-  for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
-    const Instant due = state.requests.at(request).due;
-    first = std::min(first.value_or(due), due);
-  }
-  return first;
-}
-
 /// Until the image is in the host's memory: from there, from its disk, or over its network.
 Duration image_time(const State& state, ModelId id, HostId host) {
   const ModelState& model = state.models.at(id);
@@ -132,6 +122,10 @@ void HostWeights::add(const State& state, ModelId model, HostId host) {
                     .admitted = admits_fetch(state, model, host)});
   first_ = std::min(first_, hosts_.back().time);
   any_admitted_ = any_admitted_ || hosts_.back().admitted;
+}
+
+HostId HostWeights::soonest() const {
+  return std::ranges::find(hosts_, first_, &Host::time)->host;
 }
 
 void HostWeights::weigh(policy::PlacementDevice& place) const {

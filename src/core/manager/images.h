@@ -44,6 +44,8 @@ class HostWeights {
  public:
   /// Of each host on which it could be, ascending; again is nothing new.
   void add(const State& state, ModelId model, HostId host);
+  /// The first of those that have the image in memory soonest; one was added.
+  [[nodiscard]] HostId soonest() const;
   /// As weigh_hosts, once all hosts were added.
   void weigh(policy::PlacementDevice& place) const;
 

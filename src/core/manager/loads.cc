@@ -6,6 +6,7 @@
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/place_search.h"
+#include "core/manager/start_plans.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
 
@@ -29,15 +30,34 @@ std::optional<ReplicaPlace> place_for_replica(const State& state, ModelId id) {
 void Loads::wanted(DeviceId device,
                    ModelId id,
                    const std::vector<ModelId>& victims,
-                   std::string_view place) {
+                   std::string_view place,
+                   const LoadPlan& plan) {
   const ModelState& model = state_.models.at(id);
   hold({.model = id, .devices = {device}, .victims = victims});
+  const std::string because = who_waits(model) + "; " + std::string(place) +
+                              (victims.empty() ? "" : ": " + names(state_, victims));
+  if (model.waiting.empty()) {
+    residency_.load(device, id, victims, LoadReason::kOperator, because);
+    return;
+  }
+  if (!load_known(model, state_.devices.at(device))) {
+    residency_.load(device, id, victims, LoadReason::kRequest, because + plan.instead);
+    return;
+  }
+  const Duration first_token = plan.first_token.value_or(
+      load_time(state_, model, state_.devices.at(device)) + prompt_time(model));
+  queues_.predict(
+      id,
+      {.kind = model.external() ? policy::PlanKind::kSwapIn : policy::PlanKind::kActivate,
+       .device = device,
+       .at = state_.now,
+       .ttft = first_token});
   residency_.load(device,
                   id,
                   victims,
-                  model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest,
-                  who_waits(model) + "; " + std::string(place) +
-                      (victims.empty() ? "" : ": " + names(state_, victims)));
+                  LoadReason::kRequest,
+                  because + describe_first_token(first_token) + plan.instead,
+                  first_token);
 }
 
 void Loads::stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/manager/request_queues.h"
 #include "core/manager/residency.h"
 #include "core/manager/state.h"
 #include "policy/diff.h"
@@ -22,17 +23,25 @@ struct ReplicaPlace {
 /// Where the model could get one device more, without any requests having to end.
 [[nodiscard]] std::optional<ReplicaPlace> place_for_replica(const State& state, ModelId model);
 
+/// What is said of a load that requests wait for.
+struct LoadPlan {
+  std::optional<Duration> first_token{};  ///< Predicted; nullopt: as load_time() has it.
+  std::string instead{};                  ///< For people: plans that were not taken.
+};
+
 /// Decides whether what looks ahead may act now, so that no two decisions of a moment undo each
 /// other, and loads.
 class Loads {
  public:
-  Loads(const State& state, Residency& residency) : state_(state), residency_(residency) {}
+  Loads(const State& state, RequestQueues& queues, Residency& residency)
+      : state_(state), queues_(queues), residency_(residency) {}
 
   /// Brings in a model that requests or operators wait for; `place` says why there.
   void wanted(DeviceId device,
               ModelId model,
               const std::vector<ModelId>& victims,
-              std::string_view place);
+              std::string_view place,
+              const LoadPlan& plan = {});
   /// Brings in a stage of a cut that requests wait for; victims are idle.
   void stage(const ShardPlace& stage, DeviceId leader, const std::vector<ModelId>& victims);
   /// The model's first instance that was spared is not any more. False: none was.
@@ -64,6 +73,7 @@ class Loads {
 
  private:
   const State& state_;
+  RequestQueues& queues_;
   Residency& residency_;
   policy::NotBefore not_before_{};
   bool unfinished_ = false;

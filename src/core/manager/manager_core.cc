@@ -132,9 +132,9 @@ class Core {
   Residency residency_{state_, out_, queues_, demand_, guests_, fetches_};
   KvLimits kv_limits_{state_, out_};
   Shortages shortages_{state_};
-  Loads loads_{state_, residency_};
+  Loads loads_{state_, queues_, residency_};
   DrainPlans plans_{state_, out_, residency_, loads_};
-  Claims claims_{state_, out_, residency_, loads_, plans_};
+  Claims claims_{state_, out_, queues_, residency_, loads_, plans_};
   ExternalEngines engines_{state_};
   PlaceSearch search_{state_};
   Parts parts_{.state = state_,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/units.h"
 #include "policy/preemption.h"
 
 namespace heddle::core::manager {
@@ -94,6 +95,15 @@ std::int64_t longest_waiting(const State& state, const ModelState& model) {
   return longest;
 }
 
+std::optional<Instant> first_due(const State& state, ModelId id) {
+  std::optional<Instant> first;
+  for (const auto& [key, request] : state.models.at(asked(state, id)).waiting) {
+    const Instant due = state.requests.at(request).due;
+    first = std::min(first.value_or(due), due);
+  }
+  return first;
+}
+
 std::int64_t engine_pages(const ModelState& model, DeviceId device) {
   const policy::Footprint* found = model.footprints.find(device);
   return engine_pages(model, found == nullptr ? policy::Footprint{} : *found);
@@ -134,6 +144,10 @@ std::string number(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), value < 10 ? "%.2g" : "%.0f", value);
   return text.data();
+}
+
+std::string describe_first_token(Duration predicted) {
+  return ", first token in " + format_duration(predicted) + " by estimate";
 }
 
 std::string who_waits(const ModelState& model) {

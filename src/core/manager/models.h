@@ -49,6 +49,10 @@ namespace heddle::core::manager {
 /// The most tokens that a request has which waits for the model; 0 when none does.
 [[nodiscard]] std::int64_t longest_waiting(const State& state, const ModelState& model);
 
+/// When the first token is due that waits for the model, or for what it is a part or a cut of;
+/// nullopt: no request waits.
+[[nodiscard]] std::optional<Instant> first_due(const State& state, ModelId model);
+
 /// Pages that an external engine may hold of the device while it runs there.
 [[nodiscard]] std::int64_t engine_pages(const ModelState& model, DeviceId device);
 /// The same where it needs this.
@@ -69,6 +73,9 @@ namespace heddle::core::manager {
 
 /// For people: two digits, or whole.
 [[nodiscard]] std::string number(double value);
+
+/// ", first token in 310 ms by estimate".
+[[nodiscard]] std::string describe_first_token(Duration predicted);
 
 /// "2 requests wait": why the model is loaded now.
 [[nodiscard]] std::string who_waits(const ModelState& model);

@@ -21,12 +21,14 @@ void Outbox::note(DecisionKind kind,
                   ModelId model,
                   std::optional<DeviceId> device,
                   std::string why,
-                  std::optional<ModelId> for_model) {
+                  std::optional<ModelId> for_model,
+                  std::optional<Duration> first_token) {
   act(Decision{.kind = kind,
                .model = model,
                .device = device,
                .for_model = for_model,
-               .why = std::move(why)});
+               .why = std::move(why),
+               .first_token = first_token});
 }
 
 void Outbox::wake_by(Instant at) {

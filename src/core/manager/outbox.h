@@ -23,12 +23,13 @@ class Outbox {
   void act(T command) {
     commands_->push_back(std::move(command));
   }
-  /// Says what was decided and why, for people.
+  /// Says what was decided and why, for people; `first_token` as Decision has it.
   void note(DecisionKind kind,
             ModelId model,
             std::optional<DeviceId> device,
             std::string why,
-            std::optional<ModelId> for_model = {});
+            std::optional<ModelId> for_model = {},
+            std::optional<Duration> first_token = {});
   /// Decisions are to be made again at this time, unless it is past.
   void wake_by(Instant at);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <span>
 
 #include "base/check.h"
 #include "core/manager/images.h"
@@ -19,6 +18,10 @@ using policy::Placement;
 using policy::PlacementDevice;
 using policy::PlacementOptions;
 using policy::PlacementOutcome;
+using policy::Plan;
+
+/// Of devices that cannot have a model at once, so many are looked at for what is told of them.
+constexpr int kOthersLooked = 4;
 
 /// The devices among which a model chooses.
 struct Field {
@@ -113,53 +116,74 @@ PlacementDevice outline_in(const State& state,
   return place;
 }
 
-Placement alone(const PlacementDevice& place,
-                Instant now,
+/// How the model's devices are compared.
+PlacementOptions compared(const State& state, ModelId id, const Field& field) {
+  Duration soonest{};
+  if (!field.devices.empty()) {
+    const HostId host = field.hosts.soonest();
+    const auto there = std::ranges::find(
+        field.devices, host, [](const DeviceState* device) { return host_of(device->config.id); });
+    soonest = load_time(state, state.models.at(id), **there);
+  }
+  return placing(state, id, field.load_takes, soonest);
+}
+
+/// Nobody would lose anything by the load there.
+bool for_nothing(const PlacementDevice& place) {
+  return place.free_pages >= place.need_pages &&
+         std::ranges::none_of(place.residents, [](const auto& resident) {
+           return resident.displaced || resident.runs_alone;
+         });
+}
+
+/// The plan that a device allows; what is lost is known where busy models would go.
+Plan drain_plan(const State& state,
+                PlacementDevice& place,
                 Instant since,
                 const PlacementOptions& options) {
-  return policy::choose_placement({&place, 1}, now, since, options);
-}
-
-/// The choice among outlines of which each allows the same.
-Placement choose_among(const State& state,
-                       ModelId model,
-                       std::vector<PlacementDevice>& places,
-                       Instant since,
-                       const PlacementOptions& options) {
-  for (PlacementDevice& place : places) {
-    const bool for_nothing = place.free_pages >= place.need_pages &&
-                             std::ranges::none_of(place.residents, [](const auto& resident) {
-                               return resident.displaced || resident.runs_alone;
-                             });
-    if (!for_nothing) {  // Else nobody loses anything.
-      weigh(state, state.devices.at(place.id), place);
-    }
+  Plan plan = policy::plan_on(place, state.now, since, options);
+  if (plan.outcome != PlacementOutcome::kDrain || for_nothing(place)) {
+    return plan;
   }
-  return policy::choose_placement(
-      places, state.now, since, options, [&](const PlacementDevice& place) {
-        return pressure(state, state.devices.at(place.id), model);
-      });
+  weigh(state, state.devices.at(place.id), place);
+  return policy::plan_on(place, state.now, since, options);
 }
 
-/// A load at once, wherever that is best.
-std::optional<Placement> choose_load(const State& state,
-                                     ModelId id,
-                                     const Field& field,
-                                     Instant since,
-                                     const PlacementOptions& options) {
+policy::PlanPicker picker_for(const State& state, ModelId id, const PlacementOptions& options) {
+  return policy::PlanPicker(policy::plan_options(options), [&state, id](const Plan& plan) {
+    return pressure(state, state.devices.at(plan.where), id);
+  });
+}
+
+/// A load at once, wherever that is best; nullopt: there is none.
+std::optional<policy::PlanChoice> choose_load(const State& state,
+                                              ModelId id,
+                                              const Field& field,
+                                              Instant since,
+                                              const PlacementOptions& options) {
   const ModelState& model = state.models.at(id);
-  std::vector<PlacementDevice> places;
+  policy::PlanPicker picker = picker_for(state, id, options);
+  int others = 0;
   for (const DeviceState* device : field.devices) {
-    if (!may_load(state, model, *device)) {
+    const bool may = may_load(state, model, *device);
+    if (!may && ++others > kOthersLooked) {
       continue;
     }
     PlacementDevice place = outline_in(state, id, *device, field.hosts);
-    if (alone(place, state.now, since, options).outcome == PlacementOutcome::kLoad) {
-      places.push_back(std::move(place));
+    if (may && !for_nothing(place)) {
+      weigh(state, *device, place);
     }
+    picker.add(policy::plan_on(place, state.now, since, options));
   }
-  return places.empty() ? std::nullopt
-                        : std::optional(choose_among(state, id, places, since, options));
+  policy::PlanChoice choice = picker.choose();
+  const bool loads = choice.best && choice.best->outcome == PlacementOutcome::kLoad;
+  return loads ? std::optional(std::move(choice)) : std::nullopt;
+}
+
+void take_over(policy::PlanChoice&& plans, PlaceChoice& choice) {
+  choice.placement = policy::placement_of(plans);
+  choice.plan = std::move(plans.best);
+  choice.others = std::move(plans.others);
 }
 
 }  // namespace
@@ -169,14 +193,15 @@ ReplicaChoice choose_replica(const State& state, ModelId model) {
   const PlacementOptions options{.drain_after = state.options.drain_after,
                                  .load = field.load_takes};
   const auto slow = [&](ModelId victim) { return state.models.at(victim).external(); };
-  auto placement = choose_load(state, model, field, state.now, options);
-  while (placement && std::ranges::any_of(placement->victims, slow)) {
+  auto choice = choose_load(state, model, field, state.now, options);
+  while (choice && std::ranges::any_of(choice->best->victims, slow)) {
     std::erase_if(field.devices, [&](const DeviceState* device) {
-      return device->config.id == placement->device;
+      return device->config.id == choice->best->where;
     });
-    placement = choose_load(state, model, field, state.now, options);
+    choice = choose_load(state, model, field, state.now, options);
   }
-  return {.placement = placement.value_or(Placement{}), .load_takes = field.load_takes};
+  return {.placement = choice ? policy::placement_of(*choice) : Placement{},
+          .load_takes = field.load_takes};
 }
 
 PlaceChoice PlaceSearch::choose(ModelId id, std::int64_t need, Instant since) {
@@ -189,33 +214,35 @@ PlaceChoice PlaceSearch::choose(ModelId id, std::int64_t need, Instant since) {
     waiting_.erase(known);
   }
   const Field field = field_for(state_, id, need);
-  const PlacementOptions options{.drain_after = state_.options.drain_after,
-                                 .load = field.load_takes};
-  PlaceChoice choice{.fits_elsewhere = field.fits_elsewhere, .paused_until = field.paused_until};
+  PlaceChoice choice{.compared = compared(state_, id, field),
+                     .fits_elsewhere = field.fits_elsewhere,
+                     .paused_until = field.paused_until};
+  const PlacementOptions& options = choice.compared;
   if (auto load = choose_load(state_, id, field, since, options)) {
-    choice.placement = std::move(*load);
+    take_over(std::move(*load), choice);
     return choice;
   }
   Waiting waiting{.seen = state_.index.forgotten + state_.index.changed.size(),
                   .need = need,
                   .since = since,
                   .choice = choice};
-  std::vector<PlacementDevice> drains;
+  policy::PlanPicker drains = picker_for(state_, id, options);
+  bool drained = false;
   for (const DeviceState* device : field.devices) {
     PlacementDevice place = outline_in(state_, id, *device, field.hosts);
-    const Placement one = alone(place, state_.now, since, options);
-    if (one.outcome == PlacementOutcome::kDrain) {
-      drains.push_back(std::move(place));
-    } else if (drains.empty()) {
+    Plan plan = drain_plan(state_, place, since, options);
+    drained = drained || plan.outcome == PlacementOutcome::kDrain;
+    if (!drained) {
       waiting.looks.push_back({.device = device->config.id,
-                               .outcome = one.outcome,
-                               .reason = one.reason,
-                               .retry_at = one.retry_at,
+                               .outcome = plan.outcome,
+                               .reason = plan.reason,
+                               .retry_at = plan.not_before,
                                .paused_until = device->paused_until});
     }
+    drains.add(std::move(plan));
   }
-  if (!drains.empty()) {
-    choice.placement = choose_among(state_, id, drains, since, options);
+  if (drained) {
+    take_over(drains.choose(), choice);
     return choice;
   }
   conclude(waiting, state_.now);
@@ -258,15 +285,15 @@ void PlaceSearch::conclude(Waiting& waiting, Instant now) {
 std::optional<PlaceSearch::Look> PlaceSearch::look(ModelId id,
                                                    Instant since,
                                                    const DeviceState& device) const {
-  const Placement one = alone(
+  const Plan plan = policy::plan_on(
       outline(state_, device, id), state_.now, since, {.drain_after = state_.options.drain_after});
-  if (one.outcome != PlacementOutcome::kWait && one.outcome != PlacementOutcome::kNever) {
+  if (plan.takes()) {
     return std::nullopt;
   }
   return Look{.device = device.config.id,
-              .outcome = one.outcome,
-              .reason = one.reason,
-              .retry_at = one.retry_at,
+              .outcome = plan.outcome,
+              .reason = plan.reason,
+              .retry_at = plan.not_before,
               .paused_until = device.paused_until};
 }
 

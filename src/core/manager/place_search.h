@@ -16,6 +16,9 @@ namespace heddle::core::manager {
 /// What placing a model, that wants `need` tokens there, has to know of all its devices.
 struct PlaceChoice {
   policy::Placement placement{};
+  std::optional<policy::Plan> plan{};   ///< That `placement` carries out, where it takes a device.
+  std::vector<policy::Plan> others{};   ///< Plans that were not taken, as PlanChoice has them.
+  policy::PlacementOptions compared{};  ///< How.
   std::int64_t fits_elsewhere = 0;  ///< Tokens that fit on the roomiest device that has too little.
   std::optional<Instant> paused_until{};  ///< The first of those that may have it later.
 };
@@ -35,8 +38,8 @@ class PlaceSearch {
  public:
   explicit PlaceSearch(const State& state) : state_(state) {}
 
-  /// choose_placement among all devices on which `need` tokens fit, for requests that wait since
-  /// then.
+  /// The best plan of those that all devices allow on which `need` tokens fit, for requests that
+  /// wait since then.
   [[nodiscard]] PlaceChoice choose(ModelId model, std::int64_t need, Instant since);
   /// Forgets models that are not to be placed any more.
   void prune();

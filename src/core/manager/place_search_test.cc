@@ -22,11 +22,10 @@ using test::TestState;
 /// What a look at all devices gives.
 policy::Placement by_views(const TestState& core, ModelId model, std::int64_t need, Instant since) {
   const Places places = places_for(core.state, model, need);
-  return policy::choose_placement(
-      places.views,
-      core.state.now,
-      since,
-      {.drain_after = core.state.options.drain_after, .load = places.load_takes});
+  return policy::choose_placement(places.views,
+                                  core.state.now,
+                                  since,
+                                  placing(core.state, model, places.load_takes, places.soonest));
 }
 
 /// Something happens to a device at random.

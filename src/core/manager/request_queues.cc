@@ -264,8 +264,28 @@ void RequestQueues::end(RequestId id, bool served) {
   }
 }
 
+void RequestQueues::predict(ModelId id, const Prediction& prediction) {
+  const auto& waiting = state_.models.at(id).waiting;
+  const auto arrived = [this](const auto& entry) {
+    return state_.requests.at(entry.second).arrived;
+  };
+  const auto oldest = std::ranges::min_element(waiting, {}, arrived);
+  if (oldest != waiting.end()) {
+    state_.requests.at(oldest->second).predicted = prediction;
+  }
+}
+
 void RequestQueues::finish(const RequestFinished& finished) {
   const RequestState& request = state_.requests.at(finished.request);
+  if (request.predicted && request.predicted->device == request.device && finished.ttft) {
+    const Prediction& said = *request.predicted;
+    out_.act(PlanMeasured{
+        .model = request.model,
+        .device = said.device,
+        .kind = said.kind,
+        .predicted = said.ttft,
+        .took = std::max<Duration>(request.arrived + *finished.ttft - said.at, Duration{})});
+  }
   if (request.device) {
     DeviceState& device = state_.devices.at(*request.device);
     const bool whole = request.as == request.model;  // Stages are slower.

@@ -47,7 +47,11 @@ class RequestQueues {
   /// A request went on in the whole model so.
   void moved(DeviceId device, const KvMoved& moved);
 
-  /// Its answer is complete: forgets it.
+  /// Remembers of the request that has waited longest for the model what was predicted of it.
+  void predict(ModelId model, const Prediction& prediction);
+
+  /// Its answer is complete: forgets it. Says what was predicted of it, and what it took, where it
+  /// ran where that said.
   void finish(const RequestFinished& finished);
   /// Forgets it. Whoever runs it hears that from its front.
   void cancel(RequestId id);

@@ -63,12 +63,17 @@ void Residency::load(DeviceId device,
                      ModelId model,
                      const std::vector<ModelId>& victims,
                      LoadReason why,
-                     const std::string& because) {
+                     const std::string& because,
+                     std::optional<Duration> first_token) {
   const auto& instances = state_.devices.at(device).instances;
   const auto here = instances.find(model);
   HEDDLE_CHECK(here == instances.end() || here->second.is<Suspended>());
-  out_.note(
-      decision_of(why), model, device, because + describe_fetch(state_, model, host_of(device)));
+  out_.note(decision_of(why),
+            model,
+            device,
+            because + describe_fetch(state_, model, host_of(device)),
+            {},
+            first_token);
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, model);
   }

@@ -37,7 +37,8 @@ class Residency {
             ModelId model,
             const std::vector<ModelId>& victims,
             LoadReason why,
-            const std::string& because);
+            const std::string& because,
+            std::optional<Duration> first_token = {});
   /// Loads the model, or a shard as this part of its group, without saying why.
   void begin_load(DeviceId device, ModelId model, LoadReason why, const GroupPart& part = {});
   /// Its group has been asked for: a staged shard becomes part of it.

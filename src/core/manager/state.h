@@ -31,6 +31,14 @@ struct LostPlace {
   bool alone = false;   ///< The request was to have the device for itself.
 };
 
+/// What was said of a request's first token as a model was loaded for it.
+struct Prediction {
+  policy::PlanKind kind = policy::PlanKind::kActivate;
+  DeviceId device{};  ///< Of several, the one that leads.
+  Instant at{};
+  Duration ttft{};  ///< From then on.
+};
+
 /// A request that has arrived and not ended. Written by RequestQueues.
 struct RequestState {
   ModelId model{};
@@ -49,6 +57,7 @@ struct RequestState {
   /// Who has KV of it: from where it came back, until it has had that where it went on.
   std::vector<KvSource> kv{};
   bool held = false;  ///< Hold was said.
+  std::optional<Prediction> predicted{};
 };
 
 /// Of a model's image, what a host has.
@@ -95,6 +104,7 @@ struct Claim {
   /// Why a model that serves elsewhere is to have one block more; empty: requests or operators wait
   /// for it.
   std::string more{};
+  std::string instead{};  ///< For people: plans that were not taken.
 };
 
 /// Requests of a model that wait, as its instances and those on their way do not bear them.
@@ -298,6 +308,7 @@ struct DrainPlan {
   std::vector<ModelId> victims{};
   Instant began{};
   std::int64_t lacks = 0;  ///< More than 0: it is there, and wants so many pages more.
+  std::string instead{};   ///< For people: plans that were not taken.
 };
 
 /// The sequences of a device that wait for memory, as last reported. Written by Shortages.

@@ -238,9 +238,9 @@ class TestState {
   Residency residency{state, out, queues, demand, guests, fetches};
   KvLimits kv_limits{state, out};
   Shortages shortages{state};
-  Loads loading{state, residency};
+  Loads loading{state, queues, residency};
   DrainPlans plans{state, out, residency, loading};
-  Claims claims{state, out, residency, loading, plans};
+  Claims claims{state, out, queues, residency, loading, plans};
   PlaceSearch search{state};
   Parts all_parts{.state = state,
                   .out = out,

@@ -165,6 +165,18 @@ Duration load_time(const State& state, const ModelState& model, const DeviceStat
   return std::max(read, fetch_time(state, model.config.id, host));
 }
 
+Duration prompt_time(const ModelState& model) {
+  return model.warm.ttft().value_or(Duration{});
+}
+
+Duration busy_time(const ModelState& users, const Instance& instance) {
+  double longest = 0;  // Of n that take as long on average: 1 + 1/2 + ... + 1/n times that.
+  for (std::size_t i = 1; i <= instance.in_flight.size(); ++i) {
+    longest += users.demand.mean_service() / static_cast<double>(i);
+  }
+  return from_seconds(longest);
+}
+
 Duration LoadTimes::on(const DeviceState& device) const {
   if (model_.external()) {
     return engine_time(model_, device);

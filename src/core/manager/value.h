@@ -30,7 +30,13 @@ inline constexpr Duration kEngineStart = std::chrono::seconds(30);
                                  const ModelState& model,
                                  const DeviceState& device);
 
-/// The same of one model on many devices; ascending, those of a host follow each other.
+/// From then until a request's first token, where it runs undisturbed; as measured, else 0.
+[[nodiscard]] Duration prompt_time(const ModelState& model);
+
+/// Until the busy instance has ended its requests, by how long those of its model take.
+[[nodiscard]] Duration busy_time(const ModelState& users, const Instance& instance);
+
+/// load_time() of one model on many devices; ascending, those of a host follow each other.
 class LoadTimes {
  public:
   LoadTimes(const State& state, const ModelState& model) : state_(state), model_(model) {}

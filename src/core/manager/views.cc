@@ -47,6 +47,7 @@ policy::ResidentView engine_view(const State& state,
       .pinned = model.config.pin && !model.removed,
       .displaced = !stands_by && displaces(wanted, id),
       .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
+      .leaves = busy_time(model, instance) + model.swap_out,
       .in_transition =
           stands_by ? busy : !instance.is<Serving>() && !comes_for_nobody(state, model, device)};
 }
@@ -79,6 +80,7 @@ policy::ResidentView resident_view(const State& state,
           .pinned = stays(state, model),
           .displaced = displaces(wanted, id) || alone || slow ||
                        (!state.options.planner.share && busy(state, id, instance)),
+          .leaves = busy_time(users, instance),
           .in_transition = !settled,
           .runs_alone = here.staged()};
 }
@@ -218,6 +220,19 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
   return all;
 }
 
+policy::PlacementOptions placing(const State& state, ModelId id, Duration load, Duration soonest) {
+  const ModelState& model = state.models.at(id);
+  const std::optional<Instant> due = first_due(state, id);
+  return {.drain_after = state.options.drain_after,
+          .load = load,
+          .kind = model.external()  ? policy::PlanKind::kSwapIn
+                  : model.sharded() ? policy::PlanKind::kGroup
+                                    : policy::PlanKind::kActivate,
+          .soonest = soonest,
+          .first = prompt_time(model),
+          .ttft_left = due ? *due - state.now : Duration::max()};
+}
+
 std::optional<DeviceId> standing_by(const State& state, ModelId model) {
   for (const Spot& spot : state.models.at(model).spots) {
     if (spot.instance->is<Suspended>()) {
@@ -257,6 +272,11 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     }
     if (!model.external()) {
       weigh_hosts(state, id, places.views);
+    }
+    const auto first =
+        std::ranges::find(places.views, Duration{}, &policy::PlacementDevice::missing);
+    if (first != places.views.end()) {
+      places.soonest = load_times.on(state.devices.at(first->id));
     }
   }
   return places;

@@ -45,8 +45,16 @@ struct Places {
   std::vector<policy::PlacementDevice> views{};
   std::int64_t fits_elsewhere = 0;  ///< Tokens that fit on the roomiest of those left out.
   Duration load_takes{};  ///< The longest time to load it on one of them; where values count.
+  Duration soonest{};     ///< To load it where nothing is missing; 0 of a sharded model.
 };
 [[nodiscard]] Places places_for(const State& state, ModelId model, std::int64_t need);
+
+/// How places for the model are compared: `load` as PlacementOptions has it, `soonest` what it
+/// takes to load where nothing is missing.
+[[nodiscard]] policy::PlacementOptions placing(const State& state,
+                                               ModelId model,
+                                               Duration load,
+                                               Duration soonest);
 
 /// Where an external engine stands by, which comes back nowhere else.
 [[nodiscard]] std::optional<DeviceId> standing_by(const State& state, ModelId model);

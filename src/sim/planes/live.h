@@ -129,6 +129,7 @@ class LivePlane final : public ControlPlane {
   void perform(const Turn& turn, const core::WakeAt& wake);
   void perform(const Turn& turn, const core::Decision& decision);
   void perform(const Turn& turn, const core::LoadMeasured& measured);
+  void perform(const Turn& /*turn*/, const core::PlanMeasured& /*measured*/) {}
   void perform(const Turn& /*turn*/, const core::Hold& /*hold*/) {}
   void perform(const Turn& /*turn*/, const core::AdminDone& /*done*/) {}
   void perform(const Turn& /*turn*/, const core::Drained& /*drained*/) {}

@@ -3,12 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/manager/cold_starts.h"
+#include "base/units.h"
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
+#include "core/manager/start_plans.h"
 #include "core/manager/views.h"
 
 namespace heddle::core::manager {
@@ -80,8 +81,14 @@ std::optional<DeviceId> least_busy(const State& state,
 void note_waiting(const Parts& core, ModelId id, const policy::Placement& placement) {
   const bool waits = placement.outcome == policy::PlacementOutcome::kWait;
   if (core.queues.waits_for(id, waits ? std::optional(placement.reason) : std::nullopt) && waits) {
-    core.out.note(
-        DecisionKind::kWait, id, std::nullopt, std::string(policy::reason_name(placement.reason)));
+    const std::string when =
+        placement.retry_at
+            ? "; busy models may go in " + format_duration(*placement.retry_at - core.state.now)
+            : "";
+    core.out.note(DecisionKind::kWait,
+                  id,
+                  std::nullopt,
+                  std::string(policy::reason_name(placement.reason)) + when);
   }
 }
 
@@ -116,7 +123,8 @@ bool may_come(const Parts& core,
 }
 
 /// Loads the model where its victims can go at once; else drains them, if anything can be done.
-void take(const Parts& core, ModelId id, const policy::Placement& placement) {
+void take(const Parts& core, ModelId id, const StartChoice& choice) {
+  const policy::Placement& placement = choice.placement;
   if (placement.outcome != policy::PlacementOutcome::kLoad &&
       placement.outcome != policy::PlacementOutcome::kDrain) {
     return;
@@ -127,12 +135,16 @@ void take(const Parts& core, ModelId id, const policy::Placement& placement) {
         const ModelState& model = core.state.models.at(victim);
         return model.external() || (model.grouped() && staged(there, victim) == nullptr);
       });
+  std::string instead = describe_others(core.state, id, choice);
   if (placement.outcome == policy::PlacementOutcome::kLoad && !slow) {
-    core.loads.wanted(
-        placement.device, id, placement.victims, policy::reason_name(placement.reason));
+    core.loads.wanted(placement.device,
+                      id,
+                      placement.victims,
+                      policy::reason_name(placement.reason),
+                      {.first_token = choice.plans.best->ttft(), .instead = std::move(instead)});
     return;
   }
-  core.plans.begin(placement.device, id, placement.victims);
+  core.plans.begin(placement.device, id, placement.victims, std::move(instead));
   core.plans.advance();  // Those that are idle need no draining, though leaving may take its time.
 }
 
@@ -140,9 +152,9 @@ void take(const Parts& core, ModelId id, const policy::Placement& placement) {
 /// to do though it cannot be had at once: of several devices, one would always be busy.
 std::optional<DeviceId> block_to_claim(const Parts& core,
                                        ModelId id,
-                                       const policy::Placement& placement,
-                                       const std::vector<policy::PlacementDevice>& views,
+                                       const StartChoice& choice,
                                        Instant since) {
+  const policy::Placement& placement = choice.placement;
   if (placement.outcome == policy::PlacementOutcome::kLoad ||
       placement.outcome == policy::PlacementOutcome::kDrain) {
     return placement.device;
@@ -152,30 +164,43 @@ std::optional<DeviceId> block_to_claim(const Parts& core,
     return std::nullopt;
   }
   core.out.wake_by(patience);
-  return core.state.now >= patience ? least_busy(core.state, views, id) : std::nullopt;
+  return core.state.now >= patience ? least_busy(core.state, choice.views, id) : std::nullopt;
 }
 
 /// Brings in all stages side by side.
-void start_in_stages(const Parts& core, ModelId id, CutStart start) {
+void start_in_stages(const Parts& core, ModelId id, const StartChoice& choice) {
+  const CutStart& start = *choice.stages;
   const ShardPlace leader = start.places.front().stage;
   std::vector<ShardPlace> followers;
   for (std::size_t i = 1; i < start.places.size(); ++i) {
     followers.push_back(start.places[i].stage);
   }
-  core.out.note(DecisionKind::kLoad, id, leader.device, std::move(start.because));
+  core.out.note(DecisionKind::kLoad,
+                id,
+                leader.device,
+                start.because + describe_others(core.state, id, choice),
+                {},
+                start.ttft);
+  core.queues.predict(id,
+                      {.kind = policy::PlanKind::kStages,
+                       .device = leader.device,
+                       .at = core.state.now,
+                       .ttft = start.ttft});
   core.catalog.choose_block(leader.model, leader.device, std::move(followers));
   for (const CutStart::Place& place : start.places) {
     core.loads.stage(place.stage, leader.device, place.victims);
   }
 }
 
-/// An external engine, or a sharded model.
-void place_other(const Parts& core, ModelId id, Instant since) {
+/// Devices that rest may have the model later.
+void wake_when_rested(const Parts& core, ModelId id, const StartChoice& choice) {
   const State& state = core.state;
-  const ModelState& model = state.models.at(id);
-  const Places places = places_for(state, id, longest_waiting(state, model));
-  for (const policy::PlacementDevice& place : places.views) {
-    if (!model.sharded()) {
+  if (choice.paused_until) {
+    core.out.wake_by(*choice.paused_until);
+  }
+  const bool sharded = state.models.at(id).sharded();
+  for (const policy::PlacementDevice& place : choice.views) {
+    if (!sharded) {
       core.out.wake_by(state.devices.at(place.id).paused_until);
       continue;
     }
@@ -183,40 +208,27 @@ void place_other(const Parts& core, ModelId id, Instant since) {
       core.out.wake_by(state.devices.at(part.device).paused_until);
     }
   }
-  const policy::Placement placement = policy::choose_placement(
-      places.views,
-      state.now,
-      since,
-      {.drain_after = state.options.drain_after, .load = places.load_takes});
-  if (!may_come(core, id, placement, places.fits_elsewhere)) {
-    if (places.fits_elsewhere > 0 && model.wanted()) {
-      place_other(core, id, since);  // The shorter requests.
-    }
-  } else if (model.sharded()) {
-    if (const auto leader = block_to_claim(core, id, placement, places.views, since)) {
-      core.claims.claim(id, *leader);
-    }
-  } else {
-    take(core, id, placement);
-  }
 }
 
-/// A whole model of ours.
-void place_model(const Parts& core, ModelId id, Instant since) {
-  const State& state = core.state;
-  const ModelState& model = state.models.at(id);
-  if (auto start = choose_cut_start(state, id)) {
-    start_in_stages(core, id, std::move(*start));
+/// Carries out the best plan for the model, as far as that can begin.
+void place_one(const Parts& core, ModelId id, Instant since) {
+  const ModelState& model = core.state.models.at(id);
+  const StartChoice choice = choose_start(core.state, core.search, id, since);
+  if (choice.stages) {
+    start_in_stages(core, id, choice);
     return;
   }
-  const PlaceChoice choice = core.search.choose(id, longest_waiting(state, model), since);
-  if (choice.paused_until) {
-    core.out.wake_by(*choice.paused_until);
-  }
-  if (may_come(core, id, choice.placement, choice.fits_elsewhere)) {
-    take(core, id, choice.placement);
-  } else if (choice.fits_elsewhere > 0 && model.wanted()) {
-    place_model(core, id, since);  // The shorter requests.
+  wake_when_rested(core, id, choice);
+  if (!may_come(core, id, choice.placement, choice.fits_elsewhere)) {
+    if (choice.fits_elsewhere > 0 && model.wanted()) {
+      place_one(core, id, since);  // The shorter requests.
+    }
+  } else if (model.sharded()) {
+    if (const auto leader = block_to_claim(core, id, choice, since)) {
+      core.claims.claim(id, *leader, {}, describe_others(core.state, id, choice));
+    }
+  } else {
+    take(core, id, choice);
   }
 }
 
@@ -238,12 +250,7 @@ void place(const Parts& core) {
   }
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [since, id] : wanted) {
-    const ModelState& model = state.models.at(id);
-    if (model.external() || model.sharded()) {
-      place_other(core, id, since);
-    } else {
-      place_model(core, id, since);
-    }
+    place_one(core, id, since);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "policy/kv_share.h"
+#include "policy/group_share.h"
 
 #include <gtest/gtest.h>
 
