@@ -141,7 +141,7 @@ void take(const Parts& core, ModelId id, const StartChoice& choice) {
                       id,
                       placement.victims,
                       policy::reason_name(placement.reason),
-                      {.first_token = choice.plans.best->ttft(), .instead = std::move(instead)});
+                      {.instead = std::move(instead)});
     return;
   }
   core.plans.begin(placement.device, id, placement.victims, std::move(instead));
