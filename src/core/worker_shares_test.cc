@@ -44,8 +44,8 @@ Submit submit(std::uint64_t request, ModelId model, std::size_t prompt, std::int
 }
 
 /// A core of a rank that is told events, with a shard of 8 pages: 31 of 40 are free then.
-struct Bench {
-  explicit Bench(bool leads) {
+struct ShareBench {
+  explicit ShareBench(bool leads) {
     serve(kShard, 8);
     tell(GroupJoined{.model = kShard, .leads = leads});
   }
@@ -92,7 +92,7 @@ struct Bench {
 };
 
 TEST(WorkerShares, TheLeaderAsksForWhatARequestNeedsAndAQuarterMore) {
-  Bench leader(true);
+  ShareBench leader(true);
   EXPECT_EQ(leader.share(), 0);
   leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
   const auto asked = leader.tell(EngineIdle{});
@@ -106,7 +106,7 @@ TEST(WorkerShares, TheLeaderAsksForWhatARequestNeedsAndAQuarterMore) {
 }
 
 TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
-  Bench follower(false);
+  ShareBench follower(false);
   follower.serve(kSmall, 20);
   const auto offered = follower.tell(ShareAsked{.model = kShard, .pages = 30});
   ASSERT_NE(find<SizeShare>(offered), nullptr);
@@ -119,7 +119,7 @@ TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
 }
 
 TEST(WorkerShares, AFollowerOfAnotherLeaderBeginsAnew) {
-  Bench follower(false);
+  ShareBench follower(false);
   follower.tell(ShareAsked{.model = kShard, .pages = 10});
   follower.tell(ShareSet{.model = kShard, .pages = 10});
   follower.tell(GroupJoined{.model = kShard});
@@ -127,7 +127,7 @@ TEST(WorkerShares, AFollowerOfAnotherLeaderBeginsAnew) {
 }
 
 TEST(WorkerShares, AFollowerThatIsOnItsWayOutOffersNothing) {
-  Bench follower(false);
+  ShareBench follower(false);
   follower.tell(ShareAsked{.model = kShard, .pages = 10});
   follower.tell(ShareSet{.model = kShard, .pages = 10});
   follower.tell(WorkerMessage{
@@ -139,14 +139,14 @@ TEST(WorkerShares, AFollowerThatIsOnItsWayOutOffersNothing) {
 }
 
 TEST(WorkerShares, CachedPrefixesGiveWay) {
-  Bench follower(false);
+  ShareBench follower(false);
   follower.serve(kSmall, 20);
   follower.tell(KvCounted{.cached_pages = 0});
   EXPECT_EQ(find<TrimCached>(follower.tell(ShareAsked{.model = kShard, .pages = 30})), nullptr);
 }
 
 TEST(WorkerShares, BothModelsRunByTheirOwnMemory) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.serve(kSmall, 8);
   leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
   leader.tell(WorkerMessage{submit(2, kSmall, 100, 100)});
@@ -158,7 +158,7 @@ TEST(WorkerShares, BothModelsRunByTheirOwnMemory) {
 }
 
 TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.serve(kSmall, 8);
   leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
   leader.now += 1ms;
@@ -179,7 +179,7 @@ TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
 }
 
 TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 2});
@@ -199,7 +199,7 @@ TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
 }
 
 TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 2});
@@ -212,7 +212,7 @@ TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
 }
 
 TEST(WorkerShares, AnIdleGroupGivesBackAllButTheLeast) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 10});
@@ -228,7 +228,7 @@ TEST(WorkerShares, AnIdleGroupGivesBackAllButTheLeast) {
 }
 
 TEST(WorkerShares, AShareThatWasFarTooLargeForAWhileShrinks) {
-  Bench leader(true);
+  ShareBench leader(true);
   leader.tell(WorkerMessage{submit(1, kShard, 100, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 19});

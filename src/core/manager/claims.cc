@@ -206,9 +206,8 @@ void Claims::load_group(ModelId id, DeviceId leader) {
   }
   model.claim.reset();
   claims_changed(id);
-  if (before.complete == before.shards) {
-    out_.wake_by(state_.now +
-                 Duration(1));  // It is formed at the next event, and nobody has anything to say.
+  if (before.complete == before.shards && beside(state_, id, leader) == Beside::kNobody) {
+    out_.wake_by(state_.now + Duration(1));  // Nobody has anything to say before it is formed.
   }
 }
 

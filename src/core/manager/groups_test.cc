@@ -126,23 +126,17 @@ TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
   serve_group();
   for (const std::uint64_t number : {0U, 1U}) {
     DeviceReport pages;
-    pages.usage = {.total = 20, .free = number == 0 ? 5 : 12};
-    const auto kv = static_cast<std::size_t>(ledger::LeaseKind::kKvOwn);
-    const auto cached = static_cast<std::size_t>(ledger::LeaseKind::kKvCached);
-    if (number == 0) {
-      pages.usage.by_kind.at(kv) = {.reserved = 3, .held = 3};
-      pages.usage.by_kind.at(cached) = {.reserved = 4, .held = 4};
-    }
+    pages.usage = {.total = 20, .free = 5};
+    pages.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kShardPipe)) = {
+        .reserved = 3, .held = 3};
     pages.models = {{.model = number == 0 ? kSharded : kShard,
                      .residency = Residency::kServing,
-                     .kv_pages = number == 0 ? 3 : 0,
+                     .kv_pages = 3,
                      .complete = true}};
     report(device(number), pages);
   }
-  EXPECT_EQ(core.devices()[0].usage.free, 5);
   EXPECT_EQ(core.devices()[1].usage.free, 5);
-  EXPECT_EQ(core.devices()[1].usage.of(ledger::LeaseKind::kKvOwn).held, 3);
-  EXPECT_EQ(core.devices()[1].usage.of(ledger::LeaseKind::kKvCached).held, 4);
+  EXPECT_EQ(core.devices()[1].usage.of(ledger::LeaseKind::kShardPipe).held, 3);
   EXPECT_EQ(core.models()[0].kv_pages, 6);
   const std::vector<ResidentStatus> residents = core.devices()[1].residents;
   ASSERT_EQ(residents.size(), 1U);

@@ -13,6 +13,7 @@
 namespace heddle::core::manager {
 namespace {
 
+using namespace std::chrono_literals;
 using test::kA;
 using test::kB;
 using test::kDevice;
@@ -210,6 +211,7 @@ TEST(SharedGroups, WhereNobodyCanGoItDoesWithout) {
   core.serve_group();
   core.run(kGroup);
   core.devices.usage(kDevice, {.total = 20, .free = 8});
+  core.devices.usage(kOther, {.total = 20, .free = 1});
   core.plans.want_pages(kDevice, {.pages_wanted = 3, .wanted_by = kGroup});
   ASSERT_EQ(core.all<TellWorker>().size(), 1U);
   EXPECT_TRUE(std::holds_alternative<NoPages>(core.all<TellWorker>()[0].message));
