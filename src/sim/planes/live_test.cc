@@ -299,22 +299,23 @@ TEST(Live, WhatWasFetchedStaysInHostMemory) {
 
 // ---- Groups ----
 
-TestRun run_with_a_group(const std::string& policy) {
+TestRun run_with_a_group(const std::string& shares) {
   std::vector<ModelSpec> models = test_models(3);
   models[2].tp = 2;
-  return run_policy(policy,
+  return run_policy("heddle",
                     test_cluster(1, 2),
                     models,
                     {row_at(1, 0, 128, 8),
                      row_at(1, 1, 128, 8),
                      row_at(10, 2, 128, 8),
                      row_at(20, 2, 128, 8),
-                     row_at(30, 0, 128, 8)});
+                     row_at(30, 0, 128, 8)},
+                    {{"shares", shares}});
 }
 
 // What lies on the GPUs of a sharded model stays where there is memory for all, and it as well.
 TEST(Live, AShardedModelComesBesideOthers) {
-  const TestRun run = run_with_a_group("heddle");
+  const TestRun run = run_with_a_group("1");
   EXPECT_EQ(run.counts.completed, 5);
   EXPECT_EQ(run.counts.evictions, 0);
   EXPECT_LT(run.request(4).ttft(), 0.1) << "it found its model there";
@@ -322,7 +323,7 @@ TEST(Live, AShardedModelComesBesideOthers) {
 
 // Else it has its GPUs to itself: the models that lie there go, and come back after it.
 TEST(Live, AShardedModelHasItsGpusToItself) {
-  const TestRun run = run_with_a_group("heddle:shares=0");
+  const TestRun run = run_with_a_group("0");
   EXPECT_EQ(run.counts.completed, 5);
   EXPECT_EQ(run.witness.count("evict m2 make_room"), 1);
   EXPECT_GE(run.witness.count("evict m0 make_room") + run.witness.count("evict m1 make_room"), 1);
