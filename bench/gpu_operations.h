@@ -20,11 +20,13 @@
 #include "device/cuda/driver.h"
 #include "ops/attention.h"
 #include "ops/context.h"
+#include "ops/fused.h"
 #include "ops/gather_rows.h"
 #include "ops/linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
 #include "ops/sample.h"
+#include "ops/send.h"
 #include "ops/silu_mul.h"
 
 namespace heddle::bench {
@@ -145,6 +147,17 @@ class OperationLog {
     noted_.push_back(std::move(noted));
   }
 
+  /// Likewise of what may say that it has done nothing: that is not noted.
+  template <class Enqueue>
+  bool note_if(device::Stream& on, Noted noted, const Enqueue& enqueue) {
+    bool done = false;
+    note(on, std::move(noted), [&] { done = enqueue(); });
+    if (!done) {
+      noted_.pop_back();
+    }
+    return done;
+  }
+
   [[nodiscard]] double between(device::CUevent begin, device::CUevent end) const {
     float milliseconds = 0;
     check(elapsed_(&milliseconds, begin, end));
@@ -212,6 +225,20 @@ class OperationLog {
     ops::KernelTable table = real();
     table.linear = [](device::Stream& stream, const ops::LinearArgs& args) {
       current()->note(stream, current()->product(args), [&] { real().linear(stream, args); });
+    };
+    table.linear_norm = [](device::Stream& stream, const ops::LinearNormArgs& args) {
+      return current()->note_if(stream, current()->product(args.linear), [&] {
+        return real().linear_norm(stream, args);
+      });
+    };
+    table.linear_silu = [](device::Stream& stream, const ops::LinearSiluArgs& args) {
+      return current()->note_if(stream, current()->product(args.linear), [&] {
+        return real().linear_silu(stream, args);
+      });
+    };
+    table.send = [](device::Stream& stream, const ops::SendArgs& args) {
+      const auto bytes = static_cast<double>(args.bytes);
+      current()->note(stream, {.name = "send", .bytes = bytes}, [&] { real().send(stream, args); });
     };
     table.attention = [](device::Stream& stream, const ops::AttentionArgs& args) {
       current()->note(stream, current()->attention(args), [&] { real().attention(stream, args); });
