@@ -65,7 +65,7 @@ TEST(TunablesTest, AWrongValueIsNamedWithWhatWouldBeRight) {
 }
 
 TEST(TunablesTest, AWrongNameIsNamedWithTheRightOnes) {
-  for (const std::string entry : {"HEDDLE_TUNE_=1", "HEDDLE_TUNE_PIECES=1", "HEDDLE_TUNE_X"}) {
+  for (const std::string entry : {"HEDDLE_TUNE_=1", "HEDDLE_TUNE_PIECE=1", "HEDDLE_TUNE_X"}) {
     const auto set = read({entry});
     ASSERT_FALSE(set.has_value()) << entry;
     EXPECT_THAT(set.error().message,

@@ -58,6 +58,8 @@ class DeviceBench::Reports {
                     copied_ = progress->bytes;
                   } else if (const auto* failed = std::get_if<core::OpenFailed>(&event)) {
                     failure_ = failed->error;
+                  } else if (std::holds_alternative<core::ModelOpened>(event)) {
+                    opened_ = true;
                   } else if (std::holds_alternative<core::ModelClosed>(event)) {
                     closed_ = true;
                   }
@@ -69,17 +71,18 @@ class DeviceBench::Reports {
   void begin() {
     const std::lock_guard lock(mutex_);
     copied_ = 0;
+    opened_ = false;
     closed_ = false;
     failure_.reset();
   }
-  /// Whether so much has been copied by now.
-  [[nodiscard]] bool copied(std::uint64_t bytes) {
+  /// Whether so much has been copied by now, and can be read where the model has it.
+  [[nodiscard]] bool there(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    return copied_ >= bytes || failure_.has_value();
+    return (copied_ >= bytes && opened_) || failure_.has_value();
   }
-  Result<void> wait_copied(std::uint64_t bytes) {
+  Result<void> wait_there(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return copied_ >= bytes || failure_.has_value(); });
+    changed_.wait(lock, [&] { return (copied_ >= bytes && opened_) || failure_.has_value(); });
     return failure_ ? Result<void>(*failure_) : Result<void>();
   }
   void wait_closed() {
@@ -91,6 +94,7 @@ class DeviceBench::Reports {
   std::mutex mutex_{};
   std::condition_variable changed_{};
   std::uint64_t copied_ = 0;  // Guarded by mutex_, as all below.
+  bool opened_ = false;
   bool closed_ = false;
   std::optional<Error> failure_{};
 };
@@ -162,13 +166,13 @@ Result<Duration> DeviceBench::copy(ModelId model, const std::function<Result<voi
   if (!opened) {
     return opened.error();
   }
-  while (meanwhile && !reports_->copied(layout_.bytes)) {
+  while (meanwhile && !reports_->there(layout_.bytes)) {
     const Result<void> done = meanwhile();
     if (!done) {
       return done.error();
     }
   }
-  const Result<void> there = reports_->wait_copied(layout_.bytes);
+  const Result<void> there = reports_->wait_there(layout_.bytes);
   return there ? Result<Duration>(steady_now() - began) : there.error();
 }
 
