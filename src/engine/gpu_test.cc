@@ -258,7 +258,7 @@ TEST_F(OneGpuTest, AsManyCudaGraphsAreMadeAsThereAreBatchSizes) {
     GTEST_SKIP() << "only the emulated driver counts";
   }
   constexpr std::int64_t kTokens = 100;  // Twice; the model takes few positions.
-  const std::string golden = golden_cases().front();
+  const std::string golden = gpu_cases().front();
   for (const bool run_ahead : {false, true}) {
     for (auto [name, params] : kinds_of_sampling()) {
       SCOPED_TRACE(name + (run_ahead ? ", ahead" : ""));
@@ -289,7 +289,7 @@ TEST_F(OneGpuTest, InputsOfADecodeStepDoNotQueueAtACopyEngine) {
     GTEST_SKIP() << "only the emulated driver counts";
   }
   for (const bool run_ahead : {false, true}) {
-    const std::string golden = golden_cases().front();
+    const std::string golden = gpu_cases().front();
     Bench bench(golden, spec::DType::kBf16, gpu(), run_ahead);
     bench.add(1, prompt_of(golden, 16), {.temperature = 0.0F, .max_tokens = 30});
     ASSERT_TRUE(bench.step({1}, 16));

@@ -66,6 +66,7 @@ class DeviceOverheadTest : public testing::Test {
     const std::lock_guard lock(mutex_);
     const auto* progress = std::get_if<core::CopyProgress>(&event);
     copied_ = copied_ || (progress != nullptr && progress->bytes == layout_.bytes);
+    opened_ = opened_ || std::holds_alternative<core::ModelOpened>(event);
     closed_ = closed_ || std::holds_alternative<core::ModelClosed>(event);
     changed_.notify_all();
   }
@@ -82,7 +83,7 @@ class DeviceOverheadTest : public testing::Test {
                               .image_bytes = layout_.bytes,
                               .ready_bytes = layout_.bytes});
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return copied_; });
+    changed_.wait(lock, [this] { return copied_ && opened_; });
   }
   std::int64_t keep_graphs(std::int64_t pages) {
     const auto events = carry_out(core::KeepGraphs{.pages = pages});
@@ -120,6 +121,7 @@ class DeviceOverheadTest : public testing::Test {
   std::mutex mutex_{};
   std::condition_variable changed_{};
   bool copied_ = false;
+  bool opened_ = false;
   bool closed_ = false;
   spec::ModelSpec spec_{};
   store::ImageLayout layout_{};

@@ -39,9 +39,9 @@ def test_chat_logprobs_belong_to_the_text_and_to_the_choice(client):
 
 
 def test_a_prompt_is_as_likely_as_it_was_when_it_was_generated(server):
-    for model in heddle.demo_models():
-        generated, scored = server.told_twice(model, heddle.eval_set(model, 1)[0][0])
-        assert scored == pytest.approx(generated, abs=0.05), model  # In bfloat16.
+    # Of the adder, whose text is cut into the same tokens again.
+    generated, scored = server.told_twice("adder", heddle.eval_set("adder", 1)[0][0])
+    assert scored == pytest.approx(generated, abs=0.05)  # In bfloat16.
 
 
 def test_streamed_logprobs_are_those_of_the_whole_answer(client):
