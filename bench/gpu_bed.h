@@ -98,15 +98,18 @@ class Bed {
                                  must(mapped);
                                  const std::lock_guard lock(mutex);
                                  opened = true;
+                                 if (tell && copied > 0) {
+                                   tell(copied);
+                                 }
                                  changed.notify_one();
                                },
                            .on_copied =
                                [&](ModelId, std::uint64_t bytes) {
-                                 if (tell) {
-                                   tell(bytes);
-                                 }
                                  const std::lock_guard lock(mutex);
                                  copied = bytes;
+                                 if (tell && opened) {  // Nobody reads where nothing is mapped.
+                                   tell(bytes);
+                                 }
                                  changed.notify_one();
                                },
                            .on_closed = [](ModelId) {},
