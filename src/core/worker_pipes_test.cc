@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "core/test_find.h"
+#include "core/test_worker.h"
 #include "core/worker_core.h"
 
 namespace heddle::core {
@@ -20,11 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::find;
+using test::load_of;
+using test::submit_of;
 
 constexpr ModelId kA{1};
 constexpr ModelId kB{2};
-constexpr std::int64_t kPages = 40;
-const std::vector<policy::KvGroup> kKv{{.tokens_per_block = 4, .blocks_per_page = 2}};
+constexpr std::int64_t kPages = test::kWorkerPages;
 
 WorkerOptions options(std::int64_t prefix_cache = 0) {
   return {.epoch = WorkerEpoch(1),
@@ -33,68 +35,34 @@ WorkerOptions options(std::int64_t prefix_cache = 0) {
           .prefix_cache = prefix_cache};
 }
 
-LoadModel load(ModelId model, std::int64_t pages) {
-  LoadModel load{
-      .model = model,
-      .basis = {.epoch = WorkerEpoch(1)},
-      .image_bytes = 1000,
-      .ready_bytes = 1000,
-      .footprint = {.image_pages = pages, .overhead_pages = 1, .min_kv_pages = 1, .kv = kKv}};
-  for (std::int64_t i = 0; i < pages; ++i) {
-    load.pages.emplace_back(100 + static_cast<std::uint64_t>(i));
-  }
-  return load;
-}
-
-Submit submit(std::uint64_t request, std::size_t prompt, std::int64_t max_tokens) {
-  Submit submit{.request = RequestId(request), .model = kA, .due = 10s};
-  submit.prompt.resize(prompt, 7);
-  submit.choices.resize(1);
-  submit.choices[0].params.max_tokens = max_tokens;
-  return submit;
-}
-
 /// A core that is told events and remembers what it wants.
-struct Bench {
-  std::vector<WorkerCommand> tell(const WorkerEvent& event) {
-    std::vector<WorkerCommand> commands;
-    core.step(now, event, commands);
-    core.check_invariants();
-    return commands;
-  }
-  void serve(ModelId model, std::int64_t pages) {
-    tell(WorkerMessage{load(model, pages)});
-    tell(ModelOpened{.model = model});
-  }
+struct Bench : test::TestWorker {
   [[nodiscard]] ledger::Share piped() const {
     return core.report().usage.of(ledger::LeaseKind::kShardPipe);
   }
-
-  Instant now{1s};
-  WorkerCore core{options()};
 };
 
 TEST(WorkerPipes, AFollowerBesideOtherModelsReservesHalfAndWhatItWasLoadedFor) {
   for (const auto& [least, reserved] : {std::pair{1, 15}, {20, 20}}) {
     Bench bench;
-    LoadModel stage = load(kA, 8);
+    LoadModel stage = load_of(kA, 8);
     stage.footprint.min_kv_pages = least;
     bench.tell(WorkerMessage{stage});
     bench.tell(ModelOpened{.model = kA});
     bench.tell(PipeJoined{.model = kA, .stage = 1, .shared = true});
     EXPECT_EQ(bench.piped().held, reserved) << "of 31 that are free";
-    bench.serve(kB, 8);
+    bench.serve(load_of(kB, 8));
     EXPECT_EQ(bench.piped().held, reserved);
   }
 }
 
 TEST(WorkerPipes, AFollowerReservesWhatIsFreeUntilThePipelineEnds) {
   Bench bench;
-  bench.serve(kA, 8);
+  bench.serve(load_of(kA, 8));
   const auto joined = bench.tell(PipeJoined{.model = kA, .stage = 1});
   ASSERT_NE(find<ReservePipe>(joined), nullptr);
   EXPECT_EQ(find<ReservePipe>(joined)->pages, 31);
-  EXPECT_EQ(find<ReservePipe>(joined)->kv, kKv);
+  EXPECT_EQ(find<ReservePipe>(joined)->kv, test::kWorkerKv);
   EXPECT_EQ(bench.piped(), (ledger::Share{.reserved = 31, .held = 31}));
   EXPECT_EQ(bench.core.report().models.at(0).kv_pages, 31);
   EXPECT_EQ(bench.core.report().usage.free, 0);
@@ -106,7 +74,7 @@ TEST(WorkerPipes, AFollowerReservesWhatIsFreeUntilThePipelineEnds) {
 
 TEST(WorkerPipes, AReservationEndsWithTheModel) {
   Bench bench;
-  bench.serve(kA, 8);
+  bench.serve(load_of(kA, 8));
   bench.tell(PipeJoined{.model = kA, .stage = 2});
   const auto evicted = bench.tell(WorkerMessage{
       EvictModel{.model = kA, .basis = {.epoch = WorkerEpoch(1)}, .mode = EvictMode::kNow}});
@@ -117,7 +85,7 @@ TEST(WorkerPipes, AReservationEndsWithTheModel) {
   bench.tell(PipeJoined{.model = kA, .stage = 2});
   EXPECT_EQ(bench.piped(), ledger::Share{}) << "it is on its way out";
   bench.tell(ModelClosed{.model = kA});
-  bench.serve(kB, 30);
+  bench.serve(load_of(kB, 30));
   EXPECT_EQ(bench.core.report().usage.free, 9);
 }
 
@@ -145,7 +113,7 @@ TEST(WorkerPipes, EveryReservationEndsInAnyWorld) {
       const ModelId model = rng.below(2) == 0 ? kA : kB;
       switch (rng.below(6)) {
         case 0: {
-          LoadModel message = load(model, 6);
+          LoadModel message = load_of(model, 6);
           message.basis.version = bench.core.report().version;
           hear(WorkerMessage{message});
           break;
@@ -183,35 +151,37 @@ TEST(WorkerPipes, EveryReservationEndsInAnyWorld) {
 
 TEST(WorkerPipes, ALeaderRunsWhenAllOthersHaveTheirPages) {
   Bench bench;
-  bench.serve(kA, 8);
+  bench.serve(load_of(kA, 8));
   bench.tell(PipeJoined{.model = kA, .stage = 0});
-  bench.tell(WorkerMessage{submit(1, 3, 9)});
+  bench.tell(WorkerMessage{submit_of(1, kA, 3, 9)});
   EXPECT_EQ(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
-  bench.tell(PipeReady{.model = kA, .followers = {{.kv = kKv, .pages = 5}}});
+  bench.tell(PipeReady{.model = kA, .followers = {{.kv = test::kWorkerKv, .pages = 5}}});
   EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
 }
 
 TEST(WorkerPipes, WhatNoStageCouldHoldIsRefusedAtOnce) {
   Bench bench;
-  bench.serve(kA, 8);
+  bench.serve(load_of(kA, 8));
   bench.tell(PipeJoined{.model = kA, .stage = 0});
-  bench.tell(
-      PipeReady{.model = kA, .followers = {{.kv = kKv, .pages = 9}, {.kv = kKv, .pages = 5}}});
-  const auto failed = bench.tell(WorkerMessage{submit(1, 30, 11)});
+  bench.tell(PipeReady{
+      .model = kA,
+      .followers = {{.kv = test::kWorkerKv, .pages = 9}, {.kv = test::kWorkerKv, .pages = 5}}});
+  const auto failed = bench.tell(WorkerMessage{submit_of(1, kA, 30, 11)});
   ASSERT_NE(find<RequestFailed>(failed), nullptr);
   EXPECT_EQ(find<RequestFailed>(failed)->error.message,
             "41 tokens need 6 pages of KV on a stage of the pipeline, which has 5");
-  EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{submit(2, 30, 10)})), nullptr);
+  EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{submit_of(2, kA, 30, 10)})), nullptr);
 }
 
 TEST(WorkerPipes, StagesEachHaveABatchToRun) {
   Bench bench;
-  bench.serve(kA, 8);
+  bench.serve(load_of(kA, 8));
   bench.tell(PipeJoined{.model = kA, .stage = 0});
-  bench.tell(
-      PipeReady{.model = kA, .followers = {{.kv = kKv, .pages = 31}, {.kv = kKv, .pages = 31}}});
+  bench.tell(PipeReady{
+      .model = kA,
+      .followers = {{.kv = test::kWorkerKv, .pages = 31}, {.kv = test::kWorkerKv, .pages = 31}}});
   for (std::uint64_t request = 1; request <= 6; ++request) {
-    bench.tell(WorkerMessage{submit(request, 2, 9)});
+    bench.tell(WorkerMessage{submit_of(request, kA, 2, 9)});
   }
   std::vector<std::size_t> sizes;
   for (int batch = 0; batch < 4; ++batch) {
@@ -284,10 +254,10 @@ class World {
   };
 
   void open() {
-    tell(WorkerMessage{load(kA, 8)});
+    tell(WorkerMessage{load_of(kA, 8)});
     tell(ModelOpened{.model = kA});
     tell(PipeJoined{.model = kA, .stage = 0});
-    tell(PipeReady{.model = kA, .followers = {{.kv = kKv, .pages = 24}}});
+    tell(PipeReady{.model = kA, .followers = {{.kv = test::kWorkerKv, .pages = 24}}});
   }
 
   void act() {
@@ -326,7 +296,8 @@ class World {
   /// The request is submitted with what is known of it.
   void ask(RequestId id) {
     const Request& request = requests_.at(id);
-    Submit message = submit(id.value(), static_cast<std::size_t>(request.prompt), request.most);
+    Submit message =
+        submit_of(id.value(), kA, static_cast<std::size_t>(request.prompt), request.most);
     message.choices[0].generated.resize(static_cast<std::size_t>(request.told), 5);
     tell(WorkerMessage{message});
   }

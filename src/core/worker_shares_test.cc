@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/test_find.h"
+#include "core/test_worker.h"
 #include "core/worker_core.h"
 
 namespace heddle::core {
@@ -16,48 +17,20 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::find;
+using test::submit_of;
 
 constexpr ModelId kShard{1};
 constexpr ModelId kSmall{2};
-constexpr std::int64_t kPages = 40;
-const std::vector<policy::KvGroup> kKv{{.tokens_per_block = 4, .blocks_per_page = 2}};
 
 LoadModel load(ModelId model, std::int64_t pages) {
-  LoadModel load{
-      .model = model,
-      .basis = {.epoch = WorkerEpoch(1)},
-      .image_bytes = 1000,
-      .ready_bytes = 1000,
-      .footprint = {.image_pages = pages, .overhead_pages = 1, .min_kv_pages = 2, .kv = kKv}};
-  for (std::int64_t i = 0; i < pages; ++i) {
-    load.pages.emplace_back(100 + static_cast<std::uint64_t>(i));
-  }
-  return load;
-}
-
-Submit submit(std::uint64_t request, ModelId model, std::size_t prompt, std::int64_t max_tokens) {
-  Submit submit{.request = RequestId(request), .model = model, .due = 10s};
-  submit.prompt.resize(prompt, 7);
-  submit.choices.resize(1);
-  submit.choices[0].params.max_tokens = max_tokens;
-  return submit;
+  return test::load_of(model, pages, 2);
 }
 
 /// A core of a rank that is told events, with a shard of 8 pages: 31 of 40 are free then.
-struct ShareBench {
+struct ShareBench : test::TestWorker {
   explicit ShareBench(bool leads) {
-    serve(kShard, 8);
+    serve(load(kShard, 8));
     tell(GroupJoined{.model = kShard, .leads = leads});
-  }
-  std::vector<WorkerCommand> tell(const WorkerEvent& event) {
-    std::vector<WorkerCommand> commands;
-    core.step(now, event, commands);
-    core.check_invariants();
-    return commands;
-  }
-  void serve(ModelId model, std::int64_t pages) {
-    tell(WorkerMessage{load(model, pages)});
-    tell(ModelOpened{.model = model});
   }
   /// A step of what it would run next, in which these starve and the others get on by one token.
   void step(const std::set<SequenceId>& starved, const KvCounted& counted) {
@@ -80,13 +53,20 @@ struct ShareBench {
     }
     tell(done);
   }
+  /// Its one request cannot go on: it asked for a larger share twice and got none.
+  void stall() {
+    tell(WorkerMessage{submit_of(1, kShard, 8, 100)});
+    tell(EngineIdle{});
+    tell(ShareSet{.model = kShard, .pages = 2});
+    step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
+    now += 60ms;
+    tell(EngineIdle{});
+    tell(ShareSet{.model = kShard, .pages = 2});
+  }
   [[nodiscard]] std::int64_t share() const {
     return core.report().usage.of(ledger::LeaseKind::kShardPipe).held;
   }
 
-  Instant now{1s};
-  WorkerCore core{
-      {.epoch = WorkerEpoch(1), .pages = kPages, .step = {.budget = 10ms, .max_batch_tokens = 64}}};
   std::map<SequenceId, std::int64_t> known{};
   std::map<SequenceId, std::int64_t> generated{};
 };
@@ -94,7 +74,7 @@ struct ShareBench {
 TEST(WorkerShares, TheLeaderAsksForWhatARequestNeedsAndAQuarterMore) {
   ShareBench leader(true);
   EXPECT_EQ(leader.share(), 0);
-  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
+  leader.tell(WorkerMessage{submit_of(1, kShard, 44, 100)});
   const auto asked = leader.tell(EngineIdle{});
   ASSERT_NE(find<SizeShare>(asked), nullptr);
   EXPECT_EQ(find<SizeShare>(asked)->pages, 10) << "64 tokens are 8 pages";
@@ -107,7 +87,7 @@ TEST(WorkerShares, TheLeaderAsksForWhatARequestNeedsAndAQuarterMore) {
 
 TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
   ShareBench follower(false);
-  follower.serve(kSmall, 20);
+  follower.serve(load(kSmall, 20));
   const auto offered = follower.tell(ShareAsked{.model = kShard, .pages = 30});
   ASSERT_NE(find<SizeShare>(offered), nullptr);
   EXPECT_EQ(find<SizeShare>(offered)->pages, 11);
@@ -140,16 +120,16 @@ TEST(WorkerShares, AFollowerThatIsOnItsWayOutOffersNothing) {
 
 TEST(WorkerShares, CachedPrefixesGiveWay) {
   ShareBench follower(false);
-  follower.serve(kSmall, 20);
+  follower.serve(load(kSmall, 20));
   follower.tell(KvCounted{.cached_pages = 0});
   EXPECT_EQ(find<TrimCached>(follower.tell(ShareAsked{.model = kShard, .pages = 30})), nullptr);
 }
 
 TEST(WorkerShares, BothModelsRunByTheirOwnMemory) {
   ShareBench leader(true);
-  leader.serve(kSmall, 8);
-  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
-  leader.tell(WorkerMessage{submit(2, kSmall, 100, 100)});
+  leader.serve(load(kSmall, 8));
+  leader.tell(WorkerMessage{submit_of(1, kShard, 44, 100)});
+  leader.tell(WorkerMessage{submit_of(2, kSmall, 100, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 10});
   const auto run = leader.tell(EngineIdle{});
@@ -159,11 +139,11 @@ TEST(WorkerShares, BothModelsRunByTheirOwnMemory) {
 
 TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
   ShareBench leader(true);
-  leader.serve(kSmall, 8);
-  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
+  leader.serve(load(kSmall, 8));
+  leader.tell(WorkerMessage{submit_of(1, kShard, 8, 100)});
   leader.now += 1ms;
-  leader.tell(WorkerMessage{submit(2, kShard, 8, 100)});
-  leader.tell(WorkerMessage{submit(3, kSmall, 8, 100)});
+  leader.tell(WorkerMessage{submit_of(2, kShard, 8, 100)});
+  leader.tell(WorkerMessage{submit_of(3, kSmall, 8, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 10});
   leader.step({}, {.kv = {{.model = kShard, .pages = 2}, {.model = kSmall, .pages = 1}}});
@@ -180,13 +160,7 @@ TEST(WorkerShares, WhoStarvesHasItsGroupGrowThenTheNewestOfItGivesWay) {
 
 TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
   ShareBench leader(true);
-  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
-  leader.tell(EngineIdle{});
-  leader.tell(ShareSet{.model = kShard, .pages = 2});
-  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
-  leader.now += 60ms;
-  leader.tell(EngineIdle{});
-  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  leader.stall();
   EXPECT_GT(leader.core.report().pages_wanted, 0);
   EXPECT_EQ(leader.core.report().wanted_by, kShard);
   EXPECT_TRUE(leader.tell(EngineIdle{}).empty()) << "nor does it ask all the time";
@@ -200,20 +174,14 @@ TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
 
 TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
   ShareBench leader(true);
-  leader.tell(WorkerMessage{submit(1, kShard, 8, 100)});
-  leader.tell(EngineIdle{});
-  leader.tell(ShareSet{.model = kShard, .pages = 2});
-  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
-  leader.now += 60ms;
-  leader.tell(EngineIdle{});
-  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  leader.stall();
   const auto told = leader.tell(WorkerMessage{NoPages{}});
   ASSERT_NE(find<RequestFailed>(told), nullptr);
 }
 
 TEST(WorkerShares, AnIdleGroupGivesBackAllButTheLeast) {
   ShareBench leader(true);
-  leader.tell(WorkerMessage{submit(1, kShard, 44, 100)});
+  leader.tell(WorkerMessage{submit_of(1, kShard, 44, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 10});
   leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
@@ -229,11 +197,11 @@ TEST(WorkerShares, AnIdleGroupGivesBackAllButTheLeast) {
 
 TEST(WorkerShares, AShareThatWasFarTooLargeForAWhileShrinks) {
   ShareBench leader(true);
-  leader.tell(WorkerMessage{submit(1, kShard, 100, 100)});
+  leader.tell(WorkerMessage{submit_of(1, kShard, 100, 100)});
   leader.tell(EngineIdle{});
   leader.tell(ShareSet{.model = kShard, .pages = 19});
   leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
-  leader.tell(WorkerMessage{submit(2, kShard, 4, 100)});
+  leader.tell(WorkerMessage{submit_of(2, kShard, 4, 100)});
   leader.now += 10s;
   EXPECT_EQ(find<SizeShare>(leader.tell(EngineIdle{})), nullptr) << "it was needed lately";
   leader.now += 10s;

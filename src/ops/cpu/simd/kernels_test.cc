@@ -274,22 +274,16 @@ TEST_F(SimdKernelsTest, AttentionInTwoPartsHasTheBitsOfOneInEachSet) {
 TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   const auto x = random(1000, 20.0F);
   const auto y = random(1000);
-  expect_same([&](const SimdKernels& set) {
-    std::vector<float> out(x.size());
-    set.silu_mul({.gate = x.data(),
-                  .up = y.data(),
-                  .out = reinterpret_cast<std::byte*>(out.data()),
-                  .n = 1000});
-    return out;
-  });
-  expect_same([&](const SimdKernels& set) {
-    std::vector<float> out(x.size());
-    set.gelu_mul({.gate = x.data(),
-                  .up = y.data(),
-                  .out = reinterpret_cast<std::byte*>(out.data()),
-                  .n = 1000});
-    return out;
-  });
+  for (const auto gated : {&SimdKernels::silu_mul, &SimdKernels::gelu_mul}) {
+    expect_same([&](const SimdKernels& set) {
+      std::vector<float> out(x.size());
+      (set.*gated)({.gate = x.data(),
+                    .up = y.data(),
+                    .out = reinterpret_cast<std::byte*>(out.data()),
+                    .n = 1000});
+      return out;
+    });
+  }
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
     set.rescale({.x = x.data(),
