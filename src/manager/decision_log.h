@@ -47,7 +47,7 @@ class DecisionLog {
  private:
   static bool same(const core::NotedDecision& a, const core::NotedDecision& b) {
     return a.kind == b.kind && a.model == b.model && a.device == b.device &&
-           a.for_model == b.for_model && a.why == b.why;
+           a.for_model == b.for_model && a.why == b.why && a.first_token == b.first_token;
   }
 
   std::deque<core::NotedDecision> noted_{};

@@ -35,6 +35,7 @@ TEST(DecisionLog, WhatAFirstTokenTookIsKeptWithItsLoad) {
   log.measured("m", "gpu0", 310ms, 350ms);
   log.measured("m", "gpu0", 999ms, 1s);
   const auto all = log.all();
+  ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].first_token_was, 350ms);
   EXPECT_FALSE(all[1].first_token_was || all[2].first_token_was);
 }
