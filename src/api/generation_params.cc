@@ -137,11 +137,21 @@ void read_allowed_tokens(BodyReader& body, GenerationParams& params) {
   params.grammar = {.kind = spec::GrammarKind::kLark, .text = "start: <[" + list + "]>+\n"};
 }
 
+/// Texts that must not come, and how long an answer is at least.
+void read_bans(BodyReader& body, GenerationParams& params) {
+  params.min_tokens = body.integer("min_tokens", 0, kTokensMax).value_or(0);
+  if (params.max_tokens && *params.max_tokens > 0 && params.min_tokens > *params.max_tokens) {
+    body.fail(invalid_request("min_tokens",
+                              "min_tokens: is " + std::to_string(params.min_tokens) +
+                                  "; want at most max_tokens, which is " +
+                                  std::to_string(*params.max_tokens)));
+  }
+  params.bad_words = read_stop_strings(body, "bad_words", /*one=*/false);
+}
+
 /// What would change the answer and cannot be done is refused; what only adds to it is told of.
 void refuse_constraints(BodyReader& body) {
   body.refuse_unless_neutral({"prompt_logprobs",
-                              "min_tokens",
-                              "bad_words",
                               "use_beam_search",
                               "grammar",
                               "json_schema",
@@ -239,6 +249,7 @@ GenerationParams read_generation_params(BodyReader& body, std::int64_t least) {
   params.include_stop = body.flag("include_stop_str_in_output").value_or(false);
   read_other_names(body, params);
   read_allowed_tokens(body, params);
+  read_bans(body, params);
   refuse_constraints(body);
   return params;
 }

@@ -30,8 +30,10 @@ struct GenerationParams {
   std::vector<std::string> stop{};  ///< None empty.
   std::vector<TokenId> stop_token_ids{};
   bool ignore_eos = false;
-  std::uint32_t choices = 1;  ///< `n`.
-  std::int32_t priority = 0;  ///< Lower runs first.
+  std::int64_t min_tokens = 0;           ///< No stop token and no stop string before so many.
+  std::vector<std::string> bad_words{};  ///< Texts that are in no answer; none empty.
+  std::uint32_t choices = 1;             ///< `n`.
+  std::int32_t priority = 0;             ///< Lower runs first.
   /// How long the model stays loaded when nobody uses it; Duration::max() for ever.
   std::optional<Duration> keep_alive{};
   bool stream = false;

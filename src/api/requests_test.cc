@@ -42,14 +42,28 @@ TEST(ChatRequest, KnownButUnsupportedFieldsAreRefusedByName) {
                             R"("modalities":["text","audio"])",
                             R"("prediction":{"type":"content"})",
                             R"("chat_template":"x")",
-                            R"("bad_words":["x"])",
-                            R"("min_tokens":3)",
                             R"("typical_p":0.5)",
                             R"("mirostat":2)"}) {
     const ApiError refused =
         error(parse_chat_request(R"({"model":"m",)" + std::string(field) + "," + kMessages + "}"));
     EXPECT_EQ(refused.status, 400) << field;
     EXPECT_EQ(refused.code, "not_supported") << field;
+    EXPECT_TRUE(std::string(field).starts_with("\"" + refused.param + "\"")) << field;
+  }
+}
+
+TEST(ChatRequest, LeastTokensAndBadWordsAreTaken) {
+  const auto parsed = parse_chat_request(
+      R"({"model":"m","min_tokens":3,"max_tokens":3,"bad_words":["x","yes"],)" + kMessages + "}");
+  EXPECT_EQ(value(parsed).params.min_tokens, 3);
+  EXPECT_THAT(value(parsed).params.bad_words, ElementsAre("x", "yes"));
+  for (const char* field : {R"("min_tokens":4,"max_tokens":3)",
+                            R"("min_tokens":-1)",
+                            R"("bad_words":"x")",
+                            R"("bad_words":[""])"}) {
+    const ApiError refused =
+        error(parse_chat_request(R"({"model":"m",)" + std::string(field) + "," + kMessages + "}"));
+    EXPECT_EQ(refused.status, 400) << field;
     EXPECT_TRUE(std::string(field).starts_with("\"" + refused.param + "\"")) << field;
   }
 }

@@ -104,6 +104,7 @@ void add_cluster_commands(CLI::App& app, NodeOptions& options, std::function<int
 void add_listing_commands(CLI::App& app,
                           ClientOptions& client,
                           std::string& model,
+                          std::string& every,
                           std::function<int()>& chosen) {
   CLI::App* verb = app.add_subcommand("list", "List the models that a server has");
   add_client_options(*verb, client);
@@ -114,6 +115,11 @@ void add_listing_commands(CLI::App& app,
   add_client_options(*verb, client);
   verb->add_flag("--json", client.json, "Print JSON");
   verb->callback([&] { chosen = [&] { return ps(client); }; });
+
+  verb = app.add_subcommand("top", "Show memory, models and requests as they change; q ends it");
+  add_client_options(*verb, client);
+  verb->add_option("--every", every, "Time between looks")->capture_default_str();
+  verb->callback([&] { chosen = [&] { return top(client, every); }; });
 
   verb = app.add_subcommand("hosts", "List the hosts of a cluster");
   add_client_options(*verb, client);
@@ -266,7 +272,8 @@ int parse_and_run(int count, char** arguments) {
 
   ClientOptions client;
   std::string model;
-  add_listing_commands(app, client, model, chosen);
+  std::string every = "1s";
+  add_listing_commands(app, client, model, every, chosen);
 
   ClusterChange change;
   add_change_commands(app, client, change, chosen);

@@ -11,11 +11,14 @@ namespace {
 
 constexpr std::size_t kBarWidth = 30;
 
+/// Whether a byte of UTF-8 is a character's first.
+bool begins(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+}
+
 /// Columns that UTF-8 text takes, wide characters aside.
 std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));
 }
 
 }  // namespace
@@ -40,6 +43,17 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string cut_to_width(const std::string& text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t taken = 0; end < text.size(); ++end) {
+    taken += begins(text[end]) ? 1 : 0;
+    if (taken > columns) {
+      break;
+    }
+  }
+  return text.substr(0, end);
+}
+
 std::string format_bar(double progress) {
   const double part = std::clamp(progress, 0.0, 1.0);
   const auto filled = static_cast<std::size_t>(part * static_cast<double>(kBarWidth));
@@ -59,6 +73,9 @@ void show_bar(const std::string& label, std::optional<double> progress) {
 
 bool stdin_is_terminal() {
   return isatty(STDIN_FILENO) == 1;
+}
+bool stdout_is_terminal() {
+  return isatty(STDOUT_FILENO) == 1;
 }
 bool stderr_is_terminal() {
   return isatty(STDERR_FILENO) == 1;

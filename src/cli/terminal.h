@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@ namespace heddle::cli {
 /// Lines of text with columns as wide as they need; the first row is the head.
 [[nodiscard]] std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
+/// The text's first characters, as many as these columns take, wide characters aside.
+[[nodiscard]] std::string cut_to_width(const std::string& text, std::size_t columns);
+
 /// `[#########.............]  41 %`, for `progress` from 0 to 1.
 [[nodiscard]] std::string format_bar(double progress);
 
@@ -18,6 +22,7 @@ namespace heddle::cli {
 void show_bar(const std::string& label, std::optional<double> progress);
 
 [[nodiscard]] bool stdin_is_terminal();
+[[nodiscard]] bool stdout_is_terminal();
 [[nodiscard]] bool stderr_is_terminal();
 
 /// Text from elsewhere, with control characters made harmless for a terminal.

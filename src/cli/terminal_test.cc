@@ -13,6 +13,13 @@ TEST(Table, ColumnsAreAsWideAsTheyNeed) {
   EXPECT_EQ(format_table({}), "");
 }
 
+TEST(CutToWidth, CutsBetweenCharacters) {
+  EXPECT_EQ(cut_to_width("caf\xc3\xa9s", 4), "caf\xc3\xa9");
+  EXPECT_EQ(cut_to_width("caf\xc3\xa9s", 3), "caf");
+  EXPECT_EQ(cut_to_width("short", 9), "short");
+  EXPECT_EQ(cut_to_width("short", 0), "");
+}
+
 TEST(Bar, FillsAndStaysWithinItsEnds) {
   EXPECT_EQ(format_bar(0), "[..............................]   0 %");
   EXPECT_EQ(format_bar(0.5), "[###############...............]  50 %");

@@ -4,43 +4,13 @@
 #include <iostream>
 
 #include "cli/line_editor.h"
+#include "cli/raw_terminal.h"
 
-#include <termios.h>
 #include <unistd.h>
 
 namespace heddle::cli {
 
 namespace {
-
-/// The terminal of stdin in raw mode, for as long as this lives.
-class RawTerminal {
- public:
-  RawTerminal() {
-    raw_ = tcgetattr(STDIN_FILENO, &before_) == 0;
-    if (!raw_) {
-      return;
-    }
-    termios raw = before_;
-    raw.c_iflag &= ~static_cast<tcflag_t>(ICRNL | IXON);
-    raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | ISIG | IEXTEN);
-    raw.c_cc[VMIN] = 1;
-    raw.c_cc[VTIME] = 0;
-    raw_ = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
-  }
-  ~RawTerminal() {
-    if (raw_) {
-      (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
-    }
-  }
-  RawTerminal(const RawTerminal&) = delete;
-  RawTerminal& operator=(const RawTerminal&) = delete;
-
-  [[nodiscard]] bool works() const { return raw_; }
-
- private:
-  termios before_{};
-  bool raw_ = false;
-};
 
 /// Draws the line anew, and puts the cursor in its place.
 void draw(const std::string& prompt, const LineEditor& editor) {

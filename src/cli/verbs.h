@@ -37,6 +37,9 @@ int gateway(const NodeOptions& options);
 int agent(const NodeOptions& options);
 int list(const ClientOptions& options);
 int ps(const ClientOptions& options);
+/// Shows memory, models, decisions and requests as they change, each `every` ("1s"), until a key
+/// ends it; once where stdout or stdin is no terminal.
+int top(const ClientOptions& options, const std::string& every);
 /// How much models are asked for, what was decided lately, and why; of one model or, empty, all.
 int explain(const ClientOptions& options, const std::string& model);
 /// The hosts of a cluster: which are there, and what they do.

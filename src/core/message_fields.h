@@ -86,6 +86,11 @@ inline void fields(Fields& v, spec::TokenDetails& x) {
   v(4, "prompt", x.prompt);
 }
 
+inline void fields(Fields& v, spec::BadWord& x) {
+  v.type("BadWord");
+  v(1, "tokens", x.tokens);
+}
+
 inline void fields(Fields& v, spec::SamplingParams& x) {
   v.type("SamplingParams");
   v(1, "temperature", x.temperature);
@@ -105,6 +110,8 @@ inline void fields(Fields& v, spec::SamplingParams& x) {
   v(15, "grammar", x.grammar);
   v(16, "pooling", x.pooling);
   v(17, "prompt_logprobs", x.prompt_logprobs);
+  v(18, "min_tokens", x.min_tokens, kCount);
+  v(19, "bad_words", x.bad_words);
 }
 
 inline void fields(Fields& v, Error& x) {

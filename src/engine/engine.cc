@@ -40,6 +40,12 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
                     std::to_string(model.vocab));
     }
   }
+  for (const spec::BadWord& word : start.params.bad_words) {
+    if (word.tokens.empty() || std::ranges::any_of(word.tokens, outside)) {
+      return refuse("a bad word that is empty or has tokens outside the vocabulary of " +
+                    std::to_string(model.vocab));
+    }
+  }
   for (const auto& [id, bias] : start.params.logit_bias) {
     if (outside(id)) {
       return refuse("logit_bias for token " + std::to_string(id) +

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/activations.h"
+#include "engine/banned_tokens.h"
 #include "engine/engine_impl.h"
 #include "engine/step_digest.h"
 #include "ops/sample.h"
@@ -14,7 +15,8 @@ namespace {
 
 /// Whether the next token's choice depends on this one by more than the model.
 bool waits_for_token(const Sequence& sequence) {
-  return sequence.start.grammar != nullptr || counts_tokens(sequence.start.params);
+  return sequence.start.grammar != nullptr || counts_tokens(sequence.start.params) ||
+         bans_by_token(sequence.start.params);
 }
 
 }  // namespace

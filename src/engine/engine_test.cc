@@ -115,6 +115,32 @@ TEST_F(EngineTest, EndsAtStopTokenLengthAndContext) {
   EXPECT_EQ(finish, FinishReason::kLength);
 }
 
+TEST_F(EngineTest, NothingStopsBeforeMinTokens) {
+  const auto free_run = generate(start(1, {.temperature = 0.0F, .max_tokens = 12}));
+  spec::SamplingParams held{.temperature = 0.0F, .max_tokens = 12, .stop_tokens = {free_run[2]}};
+  ASSERT_EQ(generate(start(2, held)).size(), 3U);
+  held.min_tokens = 6;
+  const auto longer = generate(start(3, held));
+  EXPECT_GT(longer.size(), 6U);
+  EXPECT_EQ(std::find(longer.begin(), longer.begin() + 6, free_run[2]), longer.begin() + 6);
+}
+
+// A word of two tokens that the free run has, and one of one; the first of the two may come alone.
+TEST_F(EngineTest, BadWordsDoNotCome) {
+  const auto free_run = generate(start(1, {.temperature = 0.0F, .max_tokens = 12}));
+  spec::SamplingParams banned{.temperature = 0.0F, .max_tokens = 12};
+  banned.bad_words = {{{free_run[1], free_run[2]}}, {{free_run[0]}}};
+  for (const float temperature : {0.0F, 1.5F}) {
+    banned.temperature = temperature;
+    const auto tokens = generate(start(2, banned));
+    EXPECT_EQ(std::find(tokens.begin(), tokens.end(), free_run[0]), tokens.end());
+    const auto& word = banned.bad_words[0].tokens;
+    EXPECT_EQ(std::search(tokens.begin(), tokens.end(), word.begin(), word.end()), tokens.end());
+  }
+  banned.bad_words = {{{models_.at(kModel).spec.vocab}}};
+  EXPECT_FALSE(engine_->add_sequence(start(3, banned)));
+}
+
 TEST_F(EngineTest, DrawsFromSeedAndChoiceAlone) {
   const spec::SamplingParams params{.temperature = 1.2F, .seed = 42, .choice = 1, .max_tokens = 24};
   const auto tokens = generate(start(1, params));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/banned_tokens.h"
 #include "engine/philox.h"
 #include "ops/send.h"
 
@@ -300,7 +301,7 @@ void Pass::gather_sampling(std::span<const PassSlice> slices,
       masks_.insert(masks_.end(), sequence.mask.begin(), sequence.mask.end());
     }
     const auto begin = static_cast<std::int32_t>(uses_.size());
-    uses_.insert(uses_.end(), sequence.uses.begin(), sequence.uses.end());
+    append_uses(sequence, sequence.generated() + (slice.ahead() ? 1 : 0), uses_);
     penalty_rows.push_back({.repetition = sequence.start.params.repetition_penalty,
                             .presence = sequence.start.params.presence_penalty,
                             .frequency = sequence.start.params.frequency_penalty,

@@ -26,9 +26,10 @@ Result<Answer> Answer::make(std::shared_ptr<const text::TextModel> model, Option
       options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
   Result<AnswerText> text =
       AnswerText::make(model,
-                       options.stop,
-                       parsed ? std::span(kMarkers) : std::span<const std::string_view>(),
-                       options.include_stop);
+                       {.stop = options.stop,
+                        .include_stop = options.include_stop,
+                        .min_tokens = options.min_tokens},
+                       parsed ? std::span(kMarkers) : std::span<const std::string_view>());
   if (!text) {
     return text.error();
   }

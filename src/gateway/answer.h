@@ -22,7 +22,8 @@ class Answer {
  public:
   struct Options {
     std::vector<std::string> stop{};
-    bool include_stop = false;  ///< The text ends with the stop string that ended it.
+    bool include_stop = false;    ///< The text ends with the stop string that ended it.
+    std::int64_t min_tokens = 0;  ///< No stop string counts within so many tokens.
     text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls to find.
     text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
     std::string prompt_end{};  ///< How the prompt ends, for thinking that began there.

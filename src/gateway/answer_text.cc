@@ -8,10 +8,9 @@
 namespace heddle::gateway {
 
 Result<AnswerText> AnswerText::make(std::shared_ptr<const text::TextModel> model,
-                                    const std::vector<std::string>& stop,
-                                    std::span<const std::string_view> markers,
-                                    bool include_stop) {
-  Result<text::StopStrings> strings = text::StopStrings::make(stop);
+                                    TextEnds ends,
+                                    std::span<const std::string_view> markers) {
+  Result<text::StopStrings> strings = text::StopStrings::make(ends.stop);
   if (!strings) {
     return strings.error();
   }
@@ -21,29 +20,30 @@ Result<AnswerText> AnswerText::make(std::shared_ptr<const text::TextModel> model
       shown.push_back(*id);
     }
   }
-  return AnswerText(std::move(model),
-                    std::move(strings).value(),
-                    std::move(shown),
-                    include_stop ? stop : std::vector<std::string>());
+  return AnswerText(
+      std::move(model), std::move(strings).value(), std::move(ends), std::move(shown));
 }
 
 AnswerText::AnswerText(std::shared_ptr<const text::TextModel> model,
                        text::StopStrings stop,
-                       std::vector<TokenId> markers,
-                       std::vector<std::string> endings)
+                       TextEnds ends,
+                       std::vector<TokenId> markers)
     : model_(std::move(model)),
       detokenizer_(model_->tokenizer(), text::ShowSpecial::kYes),
       stop_(std::move(stop)),
-      markers_(std::move(markers)),
-      endings_(std::move(endings)) {}
+      ends_(std::move(ends)),
+      markers_(std::move(markers)) {}
 
-std::string AnswerText::pass(const std::string& text) {
+std::string AnswerText::pass(std::string text) {
   decoded_ += text.size();
+  if (tokens_ <= ends_.min_tokens) {
+    return text;
+  }
   text::StopStrings::Found found = stop_.push(text);
   if (found.stop) {
     finish_ = spec::FinishReason::kStop;
     stopped_by_ = found.stop;
-    found.text += endings_.empty() ? "" : endings_[*found.stop];
+    found.text += ends_.include_stop ? ends_.stop[*found.stop] : "";
   }
   return std::move(found.text);
 }

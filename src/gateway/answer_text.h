@@ -17,17 +17,22 @@
 
 namespace heddle::gateway {
 
+/// Where the text of an answer ends, but for what the engine says.
+struct TextEnds {
+  std::vector<std::string> stop{};  ///< Before the first of these; none empty.
+  bool include_stop = false;        ///< Or behind it.
+  std::int64_t min_tokens = 0;      ///< Not within so many tokens.
+};
+
 /// Turns the tokens of one answer into the text that the client sees: whole characters only, ended
 /// before the first stop string.
 class AnswerText {
  public:
-  /// With `include_stop` the text ends with the stop string that ended it. `stop` may be empty;
-  /// kInvalidArgument if one of its strings is. Of special tokens only those spelled as one of
-  /// `markers` are text.
+  /// kInvalidArgument for a stop string that is empty. Of special tokens only those spelled as one
+  /// of `markers` are text.
   static Result<AnswerText> make(std::shared_ptr<const text::TextModel> model,
-                                 const std::vector<std::string>& stop,
-                                 std::span<const std::string_view> markers = {},
-                                 bool include_stop = false);
+                                 TextEnds ends,
+                                 std::span<const std::string_view> markers = {});
 
   /// Takes the next token, which was drawn for this answer; `finish` is the engine's word on
   /// whether it was the last. Returns the text that became final. After ended() nothing may come.
@@ -47,16 +52,16 @@ class AnswerText {
  private:
   AnswerText(std::shared_ptr<const text::TextModel> model,
              text::StopStrings stop,
-             std::vector<TokenId> markers,
-             std::vector<std::string> endings);
+             TextEnds ends,
+             std::vector<TokenId> markers);
 
-  std::string pass(const std::string& text);
+  std::string pass(std::string text);
 
   std::shared_ptr<const text::TextModel> model_;
   text::Detokenizer detokenizer_;
   text::StopStrings stop_;
+  TextEnds ends_;
   std::vector<TokenId> markers_;
-  std::vector<std::string> endings_;  ///< Stop strings that are shown; empty: none is.
   spec::FinishReason finish_ = spec::FinishReason::kNone;
   std::optional<std::size_t> stopped_by_{};
   std::int64_t tokens_ = 0;

@@ -16,7 +16,7 @@ using spec::FinishReason;
 class AnswerTextTest : public testing::Test {
  protected:
   AnswerText make(const std::vector<std::string>& stop) const {
-    Result<AnswerText> text = AnswerText::make(opened->text, stop);
+    Result<AnswerText> text = AnswerText::make(opened->text, {.stop = stop});
     EXPECT_TRUE(text);
     return std::move(text).value();
   }
@@ -36,6 +36,18 @@ TEST_F(AnswerTextTest, HoldsBackPartsOfCharacters) {
   EXPECT_EQ(text.tokens(), 3);
 }
 
+// A stop string that begins within them ends nothing.
+TEST_F(AnswerTextTest, NothingEndsWithinMinTokens) {
+  AnswerText text = AnswerText::make(opened->text, {.stop = {"ab"}, .min_tokens = 3}).value();
+  EXPECT_EQ(text.push('a', FinishReason::kNone), "a");
+  EXPECT_EQ(text.push('b', FinishReason::kNone), "b");
+  EXPECT_EQ(text.push('a', FinishReason::kNone), "a");
+  EXPECT_EQ(text.push('b', FinishReason::kNone), "b");
+  EXPECT_EQ(text.push('a', FinishReason::kNone), "");
+  EXPECT_EQ(text.push('b', FinishReason::kNone), "");
+  EXPECT_EQ(text.finish(), FinishReason::kStop);
+}
+
 TEST_F(AnswerTextTest, WhatIsHeldBackComesAtTheEnd) {
   AnswerText text = make({"stop"});
   EXPECT_EQ(text.push('s', FinishReason::kNone), "");
@@ -52,7 +64,7 @@ TEST_F(AnswerTextTest, AStopStringMayCompleteOnTheLastToken) {
 }
 
 TEST_F(AnswerTextTest, TheStopStringMayBeShown) {
-  AnswerText text = AnswerText::make(opened->text, {"ab"}, {}, /*include_stop=*/true).value();
+  AnswerText text = AnswerText::make(opened->text, {.stop = {"ab"}, .include_stop = true}).value();
   EXPECT_EQ(text.push('x', FinishReason::kNone), "x");
   EXPECT_EQ(text.push('a', FinishReason::kNone), "");
   EXPECT_EQ(text.push('b', FinishReason::kNone), "ab");
@@ -69,7 +81,7 @@ TEST_F(AnswerTextTest, OfSpecialTokensOnlyMarkersAreText) {
 }
 
 TEST_F(AnswerTextTest, AnEmptyStopStringIsRefused) {
-  EXPECT_FALSE(AnswerText::make(opened->text, {""}));
+  EXPECT_FALSE(AnswerText::make(opened->text, {.stop = {""}}));
 }
 
 // Property: whatever the text and the stop string, what is shown is the text up to its first

@@ -172,6 +172,17 @@ std::optional<api::ApiError> resolve(Context& context,
                                      std::int64_t max_tokens,
                                      GenerationJob& job) {
   const std::uint64_t seed = context.rng.next();
+  const bool bans = job.params.min_tokens > 0 || !job.params.bad_words.empty();
+  if (bans && job.params.grammar.constrains()) {
+    // It may leave nothing but what is banned.
+    const std::string key = job.params.min_tokens > 0 ? "min_tokens" : "bad_words";
+    return api::invalid_request(
+        key, key + ": is there beside a format of the answer; want one of the two");
+  }
+  auto words = tokens_of_words(job.params.bad_words, *opened.text->text->tokenizer());
+  if (auto* wrong = std::get_if<api::ApiError>(&words)) {
+    return *wrong;
+  }
   for (const std::vector<TokenId>& prompt : job.prompts) {
     if (auto wrong = check_prompt(prompt, opened.limits(), param)) {
       return wrong;
@@ -182,6 +193,9 @@ std::optional<api::ApiError> resolve(Context& context,
       return *wrong;
     }
     job.choices.push_back(std::get<0>(std::move(resolved)));
+    for (spec::SamplingParams& choice : job.choices.back()) {
+      choice.bad_words = std::get<0>(words);
+    }
   }
   return turn_away(context, *opened.model, job.asker, job.places());
 }

@@ -43,6 +43,7 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
     for (std::size_t choice = 0; choice < choices.size(); ++choice) {
       Answer::Options options{.stop = live->job_.params.stop,
                               .include_stop = live->job_.params.include_stop,
+                              .min_tokens = live->job_.params.min_tokens,
                               .tools = live->job_.tools,
                               .reasoning = live->job_.reasoning,
                               .prompt_end = live->job_.prompt_end,

@@ -57,6 +57,24 @@ std::optional<api::ApiError> check_prompt(const std::vector<TokenId>& prompt,
   return check_tokens_known(prompt, limits.vocab, param);
 }
 
+api::Parsed<std::vector<spec::BadWord>> tokens_of_words(const std::vector<std::string>& words,
+                                                        const text::Tokenizer& tokenizer) {
+  std::vector<spec::BadWord> found;
+  for (const std::string& word : words) {
+    for (const std::string& spelled : {word, " " + word}) {
+      Result<std::vector<TokenId>> tokens = tokenizer.encode(spelled, text::SpecialTokens::kNone);
+      if (!tokens || tokens->empty()) {
+        return api::invalid_request("bad_words", "bad_words: \"" + word + "\" is no text");
+      }
+      spec::BadWord bad{.tokens = std::move(tokens).value()};
+      if (std::find(found.begin(), found.end(), bad) == found.end()) {
+        found.push_back(std::move(bad));
+      }
+    }
+  }
+  return found;
+}
+
 api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::GenerationParams& params,
                                                                 const SamplingLimits& limits,
                                                                 std::int64_t prompt_tokens,
@@ -84,6 +102,7 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .ignore_eos = params.ignore_eos,
       .stop_tokens = limits.eos,
       .logprobs = params.logprobs.value_or(-1),
+      .min_tokens = params.min_tokens,
       .grammar = params.grammar,
       .pooling = params.pooling};
   set_numbers(params, defaults, one);

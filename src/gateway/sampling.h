@@ -9,6 +9,7 @@
 #include "api/requests.h"
 #include "spec/config_json.h"
 #include "spec/sampling.h"
+#include "text/tokenizer.h"
 
 namespace heddle::gateway {
 
@@ -19,6 +20,11 @@ struct SamplingLimits {
   std::int64_t vocab = 0;
   std::int64_t context = 0;
 };
+
+/// The tokens that each of these texts is made of, at the start of a text and within one. Status
+/// 400 for a text that has none.
+[[nodiscard]] api::Parsed<std::vector<spec::BadWord>> tokens_of_words(
+    const std::vector<std::string>& words, const text::Tokenizer& tokenizer);
 
 /// The parameters of each of `params.choices` answers to a prompt of `prompt_tokens` tokens: the
 /// client's values, else the model's, else OpenAI's. Answers end where the context does.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gateway/model_text.h"
+#include "gateway/test_model.h"
+
 namespace heddle::gateway {
 namespace {
 
@@ -49,6 +52,19 @@ TEST_F(SamplingTest, TheClientGoesBeforeTheModelBeforeTheDefault) {
   EXPECT_EQ(resolve()[0].temperature, 0);
   params.numbers[&spec::SamplingParams::temperature] = 0.5;
   EXPECT_EQ(resolve()[0].temperature, 0.5F);
+}
+
+TEST_F(SamplingTest, BadWordsAreMadeOfTokens) {
+  const TestModel model;
+  const auto opened = open_model_text(model.directory(), 0).value();
+  const auto words = tokens_of_words({"ab", "ab", "c"}, *opened->text->tokenizer());
+  const auto& found = std::get<std::vector<spec::BadWord>>(words);
+  ASSERT_EQ(found.size(), 4U) << "at the start of a text and within one, each once";
+  EXPECT_THAT(found[0].tokens, ElementsAre('a', 'b'));
+  EXPECT_THAT(found[1].tokens, ElementsAre(' ', 'a', 'b'));
+  EXPECT_THAT(found[2].tokens, ElementsAre('c'));
+  const auto wrong = tokens_of_words({"\xff"}, *opened->text->tokenizer());
+  EXPECT_EQ(std::get<api::ApiError>(wrong).param, "bad_words");
 }
 
 TEST_F(SamplingTest, EachChoiceIsNumberedAndSharesTheSeed) {

@@ -41,6 +41,12 @@ enum class Pooling : std::uint8_t {
   kMean,  ///< The mean of all.
 };
 
+/// Tokens that do not stand one behind the other in an answer; at least one.
+struct BadWord {
+  std::vector<TokenId> tokens{};
+  friend bool operator==(const BadWord&, const BadWord&) = default;
+};
+
 /// How the next token is chosen from the logits. Defaults are OpenAI's; a neutral value switches
 /// the step off. Applied in this order: logit_bias, repetition, presence and frequency penalty,
 /// temperature, top_k, top_p, min_p.
@@ -62,6 +68,8 @@ struct SamplingParams {
   std::int32_t logprobs = -1;
   /// Likewise of each token of the prompt but the first, before anything is generated.
   std::int32_t prompt_logprobs = -1;
+  std::int64_t min_tokens = 0;       ///< Before so many no stop token is drawn.
+  std::vector<BadWord> bad_words{};  ///< The last token of one is not drawn behind its others.
   Grammar grammar{};
   /// Where it is not kNone nothing is sampled: one event ends the sequence, with an embedding.
   Pooling pooling = Pooling::kNone;

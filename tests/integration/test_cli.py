@@ -20,6 +20,21 @@ def run(server, *args, **options):
     )
 
 
+def all_of(leader):
+    """What a terminal is sent until nobody has it open; closes it."""
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(leader, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(leader)
+    return seen
+
+
 def test_version_needs_no_server():
     done = run(None, "version")
     assert done.returncode == 0 and "heddle" in done.stdout
@@ -79,18 +94,36 @@ def test_run_chats_on_a_terminal(server):
     )
     os.close(follower)
     os.write(leader, f"{second}\n/bye\n".encode())
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(leader, 4096)
-        except OSError:
-            break
-        if not chunk:
-            break
-        seen += chunk
-    os.close(leader)
+    seen = all_of(leader)
     assert child.wait(20) == 0
     assert also_right.encode() in seen
+
+
+def test_top_shows_once_what_is_piped_and_goes_on_at_a_terminal(server):
+    model = heddle.demo_models()[0]
+    assert run(server, "load", model).returncode == 0
+    once = run(server, "top")
+    assert once.returncode == 0, once.stderr
+    assert "cpu0 [" in once.stdout and model in once.stdout and "DECISIONS" in once.stdout
+    assert "\x1b" not in once.stdout
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [heddle.BINARY, "top", "--every", "100ms"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "HEDDLE_HOST": server.url},
+    )
+    os.close(follower)
+    shown = b""
+    while shown.count(b"\x1b[H") < 3:
+        shown += os.read(leader, 4096)
+    os.write(leader, b"q")
+    shown += all_of(leader)
+    assert child.wait(20) == 0
+    assert model.encode() in shown and shown.endswith(b"\x1b[?25h\x1b[?1049l")
+    refused = run(server, "top", "--every", "1ms")
+    assert refused.returncode == 1 and "at least 100ms" in refused.stderr
 
 
 def test_unknown_model_is_an_error_with_the_known_ones(server):

@@ -65,8 +65,20 @@ def test_an_answer_of_allowed_tokens_alone(server):
     status, headers, answer = chat(server, allowed_token_ids=[seven], max_tokens=3)
     assert status == 200 and set(answer["choices"][0]["message"]["content"]) == {"7"}
     assert "Date" in headers
-    status, _, refused = chat(server, bad_words=["x"])
-    assert status == 400 and refused["error"]["param"] == "bad_words"
+
+
+def test_words_that_must_not_come_and_answers_of_some_length(server):
+    answer = chat(server)[2]["choices"][0]["message"]["content"]
+    other = chat(server, bad_words=[answer[0]])[2]["choices"][0]["message"]["content"]
+    assert answer[0] in answer and answer[0] not in other
+    whole = chat(server, bad_words=[answer], max_tokens=40)[2]["choices"][0]["message"]["content"]
+    assert answer not in whole
+    short = chat(server)[2]["usage"]["completion_tokens"]
+    for extra in ({}, {"stop": [answer[-1]]}, {"temperature": 1}):
+        longer = chat(server, min_tokens=short + 9, max_tokens=short + 20, **extra)[2]
+        assert longer["usage"]["completion_tokens"] > short + 8, extra
+    status, _, refused = chat(server, min_tokens=2, response_format={"type": "json_object"})
+    assert status == 400 and refused["error"]["param"] == "min_tokens"
 
 
 def test_a_call_that_is_cut_off_is_a_call(server):
