@@ -8,6 +8,21 @@ function make_row() {
   return element("li", {}, element("b"), element("span"), element("span", { class: "hint" }));
 }
 
+/** Only of one model, or undefined: of all. */
+let about;
+
+/** Where decisions are asked for. */
+export function path() {
+  return about === undefined ? "api/decisions" : `api/decisions?model=${encodeURIComponent(about)}`;
+}
+
+/** From now on what is shown is about this model alone, or undefined: about all. */
+export function look_into(shown, model) {
+  about = model;
+  shown.hidden = model === undefined;
+  say(shown.querySelector("b"), model ?? "");
+}
+
 /** `decisions` as /api/decisions tells them, oldest first; shown latest first. `now_ms` is the page's clock. */
 export function show(root, decisions, now_ms) {
   const latest = decisions.slice(-SHOWN).reverse();

@@ -8,6 +8,7 @@ import * as memory from "./memory.mjs";
 import * as models from "./models.mjs";
 import * as requests from "./requests.mjs";
 import { get, KeyWanted, peek, refusal, setKey } from "./server.mjs";
+import * as theme from "./theme.mjs";
 
 const PERIOD_MS = 1000;
 
@@ -50,15 +51,22 @@ function show_refusals() {
   by_id("another").hidden = parts.every((part) => part.hidden);
 }
 
+/** Shows what was decided about a model, or undefined: about all, at once. */
+function look_into(model) {
+  decisions.look_into(by_id("about"), model);
+  by_id("decisions-title").scrollIntoView?.({ block: "nearest" });
+  watch();
+}
+
 /** One look at the server, as far as the key goes. */
 export async function look() {
-  const paths = ["api/devices", "v1/models", "running", "api/forecasts", "api/requests", "api/decisions"];
+  const paths = ["api/devices", "v1/models", "running", "api/forecasts", "api/requests", decisions.path()];
   const [devices, listed, running, forecasts, traces, decided] = await Promise.all(paths.map(peek));
   if (devices !== undefined) {
     memory.show(by_id("memory"), devices, listed.data);
     memory.show_owners(by_id("owners"), listed.data);
   }
-  models.show(by_id("models"), listed.data, running.running, forecasts?.models ?? [], complain);
+  models.show(by_id("models"), listed.data, running.running, forecasts?.models ?? [], by_id("find"), { complain, look_into });
   requests.show(by_id("requests"), traces?.requests ?? [], Date.now());
   decisions.show(by_id("decisions"), decided?.decisions ?? [], Date.now());
   show_summary(traces?.requests ?? [], forecasts?.models ?? []);
@@ -108,6 +116,9 @@ by_id("key").addEventListener("submit", (submitted) => {
 by_id("another").addEventListener("click", () => {
   by_id("key").hidden = false;
 });
+by_id("about").querySelector("button").addEventListener("click", () => look_into(undefined));
+by_id("find").addEventListener("input", () => watch());
+theme.serve(by_id("theme"));
 ask.serve(by_id("ask"), complain);
 logs.serve(by_id("logs"), complain);
 watch();

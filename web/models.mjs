@@ -1,11 +1,14 @@
-/** The models: their states, what is expected of them, and buttons to load and unload them. */
+/** The models: their states, what is expected of them, why each is where it is, and buttons to load and unload them. */
 
 import { bytes, element, list, say } from "./dom.mjs";
 import { post } from "./server.mjs";
 
 const FIGURES = ["Running", "Waiting", "Expected", "Warm / hit / attach / miss"];
 
-function make_row(model, complain) {
+/** With more models than this there is a field to find one. */
+const MANY = 8;
+
+function make_row(model, complain, look_into) {
   const button = element("button", { type: "button" });
   button.addEventListener("click", async () => {
     button.disabled = true;
@@ -20,7 +23,9 @@ function make_row(model, complain) {
   // Where the page is narrow there is no head above them.
   const numbers = FIGURES.map((label) => element("td", { class: "n", "data-label": label }));
   const state = element("td", {}, element("span", { class: "state" }));
-  return element("tr", {}, element("th", { scope: "row" }), state, element("td"), ...numbers, element("td", {}, button));
+  const name = element("button", { type: "button" });
+  name.addEventListener("click", () => look_into(name.textContent));
+  return element("tr", {}, element("th", { scope: "row" }, name), state, element("td"), ...numbers, element("td", {}, button));
 }
 
 /** "fetching: 1.0 MiB of 1.4 MiB, 2.0 MiB a second"; else the state, with how much of a load is done. */
@@ -38,8 +43,8 @@ export function state_text({ status }) {
 
 function update_row(row, model, running, forecast) {
   const [name, state, device, runs, waits, expected, starts, last] = row.children;
-  say(name, model.id);
-  name.title = model.description ?? "";
+  say(name.firstChild, model.id);
+  name.title = `${model.description ?? ""} What was decided about it?`.trim();
   say(state.firstChild, state_text(model));
   state.firstChild.dataset.state = model.status.failed ? "failed" : model.status.residency;
   state.title = model.status.error ?? model.status.fetch?.from ?? "";
@@ -56,10 +61,20 @@ function update_row(row, model, running, forecast) {
   say(button, button.dataset.verb);
 }
 
-/** `running` and `forecasts` are what /running and /api/forecasts tell; `complain(error)` hears what a button could not do. */
-export function show(root, models, running, forecasts, complain) {
+/** Whether a model is what somebody looks for: part of its name, its state or its device. */
+export function matches(model, wanted) {
+  const text = `${model.id} ${state_text(model)} ${model.status.device ?? ""}`.toLowerCase();
+  return wanted.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}
+
+/** `running` and `forecasts` are what /running and /api/forecasts tell; `find` is the field to find one in;
+ * `complain(error)` hears what a button could not do, `look_into(id)` of which model somebody wants to know more. */
+export function show(root, models, running, forecasts, find, { complain, look_into }) {
   const runs = new Map(running.map((each) => [each.model, each]));
   const expected = new Map(forecasts.map((each) => [each.model, each]));
-  list(root, models, ({ id }) => id, (model) => make_row(model, complain), (row, model) =>
+  find.hidden = models.length <= MANY;
+  const wanted = find.hidden ? "" : find.querySelector("input").value;
+  const shown = models.filter((model) => matches(model, wanted));
+  list(root, shown, ({ id }) => id, (model) => make_row(model, complain, look_into), (row, model) =>
     update_row(row, model, runs.get(model.id), expected.get(model.id)));
 }

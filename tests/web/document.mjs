@@ -10,7 +10,7 @@ const { JSDOM } = createRequire(import.meta.url)("jsdom");
 export function open(url) {
   const html = readFileSync(new URL("../../web/index.html", import.meta.url), "utf8");
   const { window } = new JSDOM(html, { url, pretendToBeVisual: true });
-  for (const name of ["document", "sessionStorage", "Event"]) {
+  for (const name of ["document", "localStorage", "sessionStorage", "Event"]) {
     Object.defineProperty(globalThis, name, { value: window[name], configurable: true });
   }
   return window.document;

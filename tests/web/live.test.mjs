@@ -49,12 +49,35 @@ test("a question is answered as it comes, and its trace and decision show", asyn
 });
 
 test("its button unloads and loads the model", async () => {
-  const button = () => find("#models button");
+  const button = () => find("#models td button");
   await until(() => state() === "warm" && button().textContent === "unload", "resting");
   button().click();
   await until(() => state() === "host cached" && button().textContent === "load", "unloading");
   button().click();
   await until(() => state() === "warm", "loading");
+});
+
+test("a model's name shows what was decided about it alone", async () => {
+  find("#models th button").click();
+  assert.ok(!find("#about").hidden);
+  assert.equal(find("#about b").textContent, model);
+  await until(() => find("#decisions b")?.textContent.endsWith(model), "showing its decisions");
+  find("#about button").click();
+  assert.ok(find("#about").hidden);
+  await until(() => find("#decisions b"), "showing all decisions");
+});
+
+test("colours are chosen, and kept", () => {
+  const worn = () => document.documentElement.style.colorScheme; // As any property, where a document knows no styles.
+  const button = find("#theme");
+  assert.match(button.textContent, /system/);
+  button.click();
+  assert.equal(localStorage.getItem("heddle-colours"), "light");
+  button.click();
+  assert.match(button.textContent, /dark/);
+  button.click();
+  assert.match(button.textContent, /system/);
+  assert.equal(worn(), "light dark");
 });
 
 test("what goes wrong is said", async () => {

@@ -10,7 +10,7 @@ const { bytes, duration, element, list, say } = await import("../../web/dom.mjs"
 const { hues, shares } = await import("../../web/owners.mjs");
 const { areas } = await import("../../web/memory.mjs");
 const { phases_of, summary } = await import("../../web/requests.mjs");
-const { state_text } = await import("../../web/models.mjs");
+const { matches, show: show_models, state_text } = await import("../../web/models.mjs");
 const { events } = await import("../../web/ask.mjs");
 const decisions = await import("../../web/decisions.mjs");
 
@@ -48,6 +48,30 @@ test("a model that is fetched says how far it is", () => {
   assert.equal(state_text({ status: { residency: "serving", failed: false, fetch } }),
     "fetching: 1.00 MiB of 3.00 MiB, 2.20 MiB a second");
   assert.equal(state_text({ status: { residency: "loading", failed: false, progress: 0.5 } }), "loading 50 %");
+});
+
+test("a model is found by parts of its name, state and device", () => {
+  const model = { id: "Org/Qwen3-8B", status: { residency: "host_cached", device: "gpu1", failed: false } };
+  for (const wanted of ["", "qwen", "8b gpu1", "host cached"]) {
+    assert.ok(matches(model, wanted), wanted);
+  }
+  assert.ok(!matches(model, "qwen gpu0"));
+});
+
+test("with many models there is a field to find one", () => {
+  const models = Array.from({ length: 20 }, (_, i) => ({ id: `m${i}`, status: { residency: "absent", failed: false } }));
+  const field = element("label", {}, element("input"));
+  const root = element("tbody");
+  const heard = { complain: assert.fail, look_into: assert.fail };
+  show_models(root, models, [], [], field, heard);
+  assert.equal(root.children.length, 20);
+  assert.ok(!field.hidden);
+  field.firstChild.value = "m1";
+  show_models(root, models, [], [], field, heard);
+  assert.equal(root.children.length, 11);
+  show_models(root, models.slice(0, 3), [], [], field, heard);
+  assert.equal(root.children.length, 3);
+  assert.ok(field.hidden);
 });
 
 test("the pages of a device are told apart by owner, and add up", () => {

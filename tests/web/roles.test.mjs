@@ -50,7 +50,7 @@ test("what it opens works", async () => {
   await until(() => find("#figures").textContent.includes("first token after"), "answering");
   assert.equal(find("#ask").elements.answer.value, answer);
   await until(() => find("#requests b")?.textContent === model, "telling its own request");
-  find("#models button").click();
+  find("#models td button").click();
   await until(() => !find("#trouble").hidden, "complaining");
   assert.match(find("#trouble").textContent, /needs a key of the role admin/);
 });

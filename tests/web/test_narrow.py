@@ -56,7 +56,7 @@ def test_the_question_for_a_key(page):
 def test_what_is_and_was(page):
     enter(page)
     page.until("document.querySelectorAll('#memory .bar').length === 2 && document.querySelectorAll('#decisions li').length >= 1")
-    assert page.run("document.querySelector('#models tr button').getBoundingClientRect().right") <= WIDTH
+    assert page.run("document.querySelector('#models td button').getBoundingClientRect().right") <= WIDTH
     check(page, "memory, models, requests and decisions")
 
 
