@@ -99,9 +99,11 @@ Result<void> ModelFetch::list() {
     return listing.error();
   }
   revision_ = listing->revision;
-  Result<Choice> choice = choose(std::move(listing->objects),
+  Result<Choice> choice =
+      name_.tag.empty() ? choose(std::move(listing->objects),
                                  shown(name_.text),
-                                 [this](const Object& index) { return read_small(index); });
+                                 [this](const Object& index) { return read_small(index); })
+                        : choose_gguf(std::move(listing->objects), shown(name_.text), name_.tag);
   if (!choice) {
     return choice.error();
   }
@@ -125,6 +127,11 @@ Result<std::string> ModelFetch::read_small(const Object& object) {
 
 Result<std::vector<Job>> ModelFetch::missing() {
   return place_->missing(revision_, choice_.wanted);
+}
+
+Result<std::filesystem::path> ModelFetch::publish() {
+  Result<std::filesystem::path> directory = place_->publish();
+  return directory && is_gguf() ? *directory / choice_.wanted.front().name : directory;
 }
 
 Result<void> ModelFetch::make_place(std::uint64_t needed) {

@@ -94,8 +94,10 @@ class ModelFetch {
   [[nodiscard]] Result<void> fetch(std::span<const Job> jobs, const TransferOptions& transfer);
   /// Takes a job's file that has come otherwise, and is right. Any thread.
   [[nodiscard]] Result<void> keep(const Job& job) { return place_->keep(job); }
-  /// The model appears: all files are there. Returns its directory.
-  [[nodiscard]] Result<std::filesystem::path> publish() { return place_->publish(); }
+  /// The model appears: all files are there. Returns its directory, or its GGUF file.
+  [[nodiscard]] Result<std::filesystem::path> publish();
+  /// Whether it is in GGUF files.
+  [[nodiscard]] bool is_gguf() const { return !name_.tag.empty(); }
   void tell_begin(std::span<const Job> jobs) { watch_.begins(jobs, choice_.left_out); }
 
  private:

@@ -128,6 +128,23 @@ Result<void> link_or_copy(const fs::path& from, const fs::path& to) {
   return failure ? Result<void>(disk_error("copy", to, failure.value())) : Result<void>();
 }
 
+Result<void> fetch_all(ModelFetch& fetch,
+                       const std::vector<Job>& jobs,
+                       const TransferOptions& transfer) {
+  if (Result<void> room = fetch.make_place(needed_bytes(jobs)); !room) {
+    return room;
+  }
+  fetch.tell_begin(jobs);
+  return fetch.fetch(jobs, transfer);
+}
+
+/// What is there as a whole.
+Result<Outline> whole(ModelFetch& fetch) {
+  Result<fs::path> model = fetch.publish();
+  return model ? Result<Outline>(Outline{.directory = *model, .whole = true, .changed = true})
+               : model.error();
+}
+
 /// Makes the outline in `folder`, which is empty.
 Result<void> draw(ModelFetch& fetch, const fs::path& folder, const std::stop_token& stop) {
   for (const Object& file : fetch.wanted()) {
@@ -206,10 +223,12 @@ Result<Outline> fetch_outline(std::string_view model,
     return lacking.error();
   }
   if (lacking->empty()) {
-    Result<fs::path> directory = fetch.publish();
-    return directory
-               ? Result<Outline>(Outline{.directory = *directory, .whole = true, .changed = true})
-               : directory.error();
+    return whole(fetch);
+  }
+  if (fetch.is_gguf()) {
+    // Only who has read its header knows how long that is.
+    const Result<void> came = fetch_all(fetch, *lacking, options.transfer);
+    return came ? whole(fetch) : came.error();
   }
   Outline outline{.directory = outline_folder(options.places, model)};
   if (is_outline_of(outline.directory, fetch.wanted())) {
@@ -219,11 +238,7 @@ Result<Outline> fetch_outline(std::string_view model,
   std::ranges::copy_if(*lacking, std::back_inserter(texts), [](const Job& job) {
     return !has_weights(job.object.name);
   });
-  if (const Result<void> room = fetch.make_place(needed_bytes(texts)); !room) {
-    return room.error();
-  }
-  fetch.tell_begin(texts);
-  if (const Result<void> came = fetch.fetch(texts, options.transfer); !came) {
+  if (const Result<void> came = fetch_all(fetch, texts, options.transfer); !came) {
     return came.error();
   }
   const fs::path fresh = outline.directory.string() + ".new";

@@ -16,12 +16,13 @@ namespace heddle::fetch {
 /// long as they are, have their headers, and else are a hole. What a model is and needs can be read
 /// from it, as from the model; its file `.source` says of which content it is.
 struct Outline {
-  std::filesystem::path directory{};
+  std::filesystem::path directory{};  ///< Or the first GGUF file.
   bool whole = false;    ///< The model was in its cache already: this is its directory there.
   bool changed = false;  ///< There was none, or one of another content.
 };
 
-/// Fetches what of a model its outline needs, where that is not there yet. As pull() fails.
+/// Fetches what of a model its outline needs, where that is not there yet; of a model in GGUF files
+/// that is all of it. As pull() fails.
 [[nodiscard]] Result<Outline> fetch_outline(std::string_view model,
                                             const PullOptions& options,
                                             PullWatch& watch,

@@ -13,7 +13,7 @@
 namespace heddle::fetch {
 
 struct Pulled {
-  std::filesystem::path directory{};  ///< Of the model.
+  std::filesystem::path directory{};  ///< Of the model; or its first GGUF file.
   std::string revision{};             ///< The commit, of a model of the hub.
   std::size_t files = 0;              ///< All that the model has.
   std::uint64_t bytes = 0;            ///< Of these.

@@ -15,7 +15,7 @@ namespace {
 Error wrong_name(std::string_view text, std::string_view why) {
   return {Code::kInvalidArgument,
           fmt::format("\"{}\" names no model: {}; want org/name, org/name@revision, "
-                      "s3://bucket/prefix, https://host/folder/ or file:///folder",
+                      "org/name:Q4_K_M, s3://bucket/prefix, https://host/folder/ or file:///folder",
                       shown(text),
                       why)};
 }
@@ -97,7 +97,8 @@ Result<SourceName> parse_source_name(std::string_view text) {
   return SourceName{.kind = SourceKind::kHub,
                     .text = std::string(text),
                     .repo = hub->repository,
-                    .revision = hub->revision};
+                    .revision = hub->revision,
+                    .tag = hub->tag};
 }
 
 std::optional<SourceName> remote_source(std::string_view path,

@@ -26,6 +26,7 @@ struct SourceName {
   std::string bucket{};    ///< kS3.
   std::string repo{};      ///< kHub: "org/name" or "name".
   std::string revision{};  ///< kHub: a branch, tag or commit.
+  std::string tag{};       ///< kHub: which of its GGUF files, as "Q4_K_M"; empty: none of them.
 };
 
 /// As in metric labels: "file", "http", "s3", "hub".

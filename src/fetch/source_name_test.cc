@@ -16,6 +16,11 @@ TEST(SourceName, KnowsEachForm) {
   EXPECT_EQ(hub->kind, SourceKind::kHub);
   EXPECT_EQ(hub->repo, "acme/small");
   EXPECT_EQ(hub->revision, "refs/pr/7");
+  EXPECT_EQ(hub->tag, "");
+  const auto file = parse_source_name("acme/small@v1:Q4_K_M");
+  EXPECT_EQ(file->repo, "acme/small");
+  EXPECT_EQ(file->revision, "v1");
+  EXPECT_EQ(file->tag, "Q4_K_M");
   EXPECT_EQ(parse_source_name("hf://acme/small")->repo, "acme/small");
   EXPECT_EQ(parse_source_name("acme/small")->revision, "main");
 
@@ -43,7 +48,8 @@ TEST(SourceName, SaysWhatIsWrong) {
   EXPECT_THAT(message("https://u:secret@h/"), HasSubstr("~/.netrc"));
   EXPECT_THAT(message("https://u:secret@h/"), testing::Not(HasSubstr("secret")));
   EXPECT_THAT(message("https://h/?a=b"), HasSubstr("has no query"));
-  EXPECT_THAT(message("a/b/c"), HasSubstr("want org/name, org/name@revision, s3://bucket/prefix"));
+  EXPECT_THAT(message("a/b/c"),
+              HasSubstr("want org/name, org/name@revision, org/name:Q4_K_M, s3://bucket/prefix"));
 }
 
 TEST(SourceName, WhatAServerFetches) {

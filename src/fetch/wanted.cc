@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gguf/tagged_files.h"
 #include "store/safetensors.h"
 
 namespace heddle::fetch {
@@ -47,13 +48,17 @@ Error without(std::string_view model, std::string_view file, const std::vector<O
       names.push_back(object.name);
     }
   }
-  return {Code::kNotFound,
-          fmt::format("{} has no {}; heddle reads {} with safetensors. There is: {}{}",
-                      model,
-                      file,
-                      kConfigFile,
-                      names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", ")),
-                      objects.size() > names.size() ? ", ..." : "")};
+  const bool has_gguf = std::ranges::any_of(
+      objects, [](const Object& object) { return object.name.ends_with(".gguf"); });
+  return {
+      Code::kNotFound,
+      fmt::format("{} has no {}; heddle reads {} with safetensors{}. There is: {}{}",
+                  model,
+                  file,
+                  kConfigFile,
+                  has_gguf ? ", or a GGUF file that is named by its tag, as org/name:Q4_K_M" : "",
+                  names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", ")),
+                  objects.size() > names.size() ? ", ..." : "")};
 }
 
 /// The names of the files with weights, the index included.
@@ -116,6 +121,28 @@ Result<Choice> choose(std::vector<Object> objects,
     place.push_back(std::move(object));
   }
   std::ranges::move(heavy, std::back_inserter(choice.wanted));
+  return choice;
+}
+
+Result<Choice> choose_gguf(std::vector<Object> objects,
+                           std::string_view model,
+                           std::string_view tag) {
+  std::vector<std::string> names;
+  for (const Object& object : objects) {
+    names.push_back(object.name);
+  }
+  const Result<std::vector<std::string>> files = gguf::tagged_files(names, tag);
+  if (!files) {
+    return Error{files.error().code, fmt::format("{}: {}", model, files.error().message)};
+  }
+  Choice choice;
+  for (const std::string& file : *files) {
+    choice.wanted.push_back(*find(objects, file));
+  }
+  std::erase_if(objects, [&](const Object& object) {
+    return std::ranges::find(*files, object.name) != files->end();
+  });
+  choice.left_out = std::move(objects);
   return choice;
 }
 

@@ -26,10 +26,17 @@ struct Choice {
   std::vector<Object> left_out{};  ///< What heddle does not read.
 };
 
+/// Of a repository the GGUF files that a tag names (gguf/tagged_files.h). As that fails; `model` is
+/// for messages.
+[[nodiscard]] Result<Choice> choose_gguf(std::vector<Object> objects,
+                                         std::string_view model,
+                                         std::string_view tag);
+
 /// Chooses what heddle reads: text files, and model.safetensors or else what the index names.
 /// @param model  For messages.
 /// @param read   Reads a small file, which is the index.
-/// kNotFound where config.json or weights are missing, with what there is instead; kCorrupt where
+/// kNotFound where config.json or weights are missing, with what there is instead, GGUF files to be
+/// named by their tag among it; kCorrupt where
 /// the index names what is not there or not in the folder; what `read` returns.
 [[nodiscard]] Result<Choice> choose(std::vector<Object> objects,
                                     std::string_view model,

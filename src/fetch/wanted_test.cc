@@ -76,7 +76,8 @@ TEST(Choose, TakesTheShardsOfTheIndex) {
 TEST(Choose, SaysWhatIsMissing) {
   EXPECT_THAT(chosen({"config.json", "model.gguf"}).error().message,
               HasSubstr("m has no model.safetensors and no model.safetensors.index.json; heddle "
-                        "reads config.json with safetensors. There is: config.json, model.gguf"));
+                        "reads config.json with safetensors, or a GGUF file that is named by its "
+                        "tag, as org/name:Q4_K_M. There is: config.json, model.gguf"));
   EXPECT_THAT(chosen({}).error().message, HasSubstr("m has no config.json"));
   EXPECT_THAT(chosen({"config.json", "model.safetensors.index.json"},
                      R"({"weight_map": {"a": "x.safetensors"}})")
@@ -87,6 +88,16 @@ TEST(Choose, SaysWhatIsMissing) {
                           R"({"weight_map": {"a": "../x.safetensors"}})");
   ASSERT_FALSE(out.has_value());
   EXPECT_EQ(out.error().code, Code::kCorrupt);
+}
+
+TEST(ChooseGguf, TakesTheFilesOfOneTag) {
+  const auto choice = choose_gguf(
+      objects({"README.md", "config.json", "m-Q8_0.gguf", "m-Q4_K_M.gguf"}), "m", "Q4_K_M");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_THAT(names_of(choice->wanted), ElementsAre("m-Q4_K_M.gguf"));
+  EXPECT_THAT(names_of(choice->left_out), ElementsAre("README.md", "config.json", "m-Q8_0.gguf"));
+  EXPECT_THAT(choose_gguf(objects({"m-Q8_0.gguf"}), "m", "Q5_K").error().message,
+              HasSubstr("m: no GGUF file there has the tag \"Q5_K\"; there is: m-Q8_0.gguf"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "gguf/gguf_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -9,38 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "gguf/part_name.h"
+
 namespace heddle::gguf {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kEnd = ".gguf";
-constexpr int kPartsMax = 1024;
-
-/// What the end of a name says of a part of a split file: "x-00002-of-00003.gguf".
-struct PartName {
-  std::string stem{};  ///< "x".
-  int number = 1;      ///< From 1.
-  int count = 1;
-};
-
-std::optional<PartName> part_name(const std::string& name) {
-  constexpr std::string_view kForm = "-00000-of-00000.gguf";
-  if (name.size() <= kForm.size()) {
-    return std::nullopt;
-  }
-  const std::string_view end = std::string_view(name).substr(name.size() - kForm.size());
-  PartName part{.stem = name.substr(0, name.size() - kForm.size())};
-  const auto digits = [&](std::size_t at, int& value) {
-    const char* const first = end.data() + at;
-    const auto [rest, error] = std::from_chars(first, first + 5, value);
-    return error == std::errc() && rest == first + 5;
-  };
-  const bool formed = end.front() == '-' && end.substr(6, 4) == "-of-" && digits(1, part.number) &&
-                      digits(10, part.count) && end.substr(15) == kEnd;
-  const bool plausible = part.number >= 1 && part.number <= part.count && part.count <= kPartsMax;
-  return formed && plausible ? std::optional(part) : std::nullopt;
-}
 
 struct Part {
   File file;
@@ -74,7 +47,7 @@ std::int64_t integer_or(const Metadata& metadata, std::string_view key, std::int
 
 bool is_gguf(const fs::path& path) {
   std::error_code ignored;
-  return path.native().ends_with(kEnd) && fs::is_regular_file(path, ignored);
+  return path.native().ends_with(kGgufEnd) && fs::is_regular_file(path, ignored);
 }
 
 std::vector<fs::path> part_paths(const fs::path& path) {
@@ -85,7 +58,7 @@ std::vector<fs::path> part_paths(const fs::path& path) {
   std::vector<fs::path> paths;
   for (int number = 1; number <= part->count; ++number) {
     paths.push_back(path.parent_path() /
-                    fmt::format("{}-{:05}-of-{:05}{}", part->stem, number, part->count, kEnd));
+                    fmt::format("{}-{:05}-of-{:05}{}", part->stem, number, part->count, kGgufEnd));
   }
   return paths;
 }

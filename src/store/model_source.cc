@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/siphash.h"
 #include "gguf/gguf_file.h"
+#include "gguf/tagged_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -109,6 +110,30 @@ Result<fs::path> find_snapshot(const fs::path& folder, const HubName& name) {
   return snapshots / revision;
 }
 
+/// The first of the GGUF files that a tag names in a snapshot, which must be there whole.
+Result<fs::path> find_tagged(const fs::path& snapshot,
+                             const HubName& name,
+                             std::string_view source) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(snapshot, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!it->is_directory(error)) {
+      names.push_back(fs::relative(it->path(), snapshot, error).string());
+    }
+  }
+  const Result<std::vector<std::string>> files = gguf::tagged_files(names, name.tag);
+  if (!files) {
+    return Error{files.error().code,
+                 fmt::format("model {} is in the cache at {}, but {}; `heddle pull {}` fetches it",
+                             name.repository,
+                             snapshot.string(),
+                             files.error().message,
+                             source)};
+  }
+  return snapshot / files->front();
+}
+
 /// A URL's characters as a folder's name may have them.
 std::string readable(std::string_view source) {
   std::string name;
@@ -160,13 +185,20 @@ std::optional<HubName> parse_hub_name(std::string_view source) {
   if (source.starts_with(kHub)) {
     source.remove_prefix(kHub.size());
   }
+  const auto colon = source.rfind(':');
+  const std::string_view tag =
+      colon == std::string_view::npos ? std::string_view() : source.substr(colon + 1);
+  const bool tagged = colon != std::string_view::npos;
+  source = source.substr(0, colon);
   const auto at = source.find('@');
-  HubName name{.repository = std::string(source.substr(0, at)), .revision = "main"};
+  HubName name{
+      .repository = std::string(source.substr(0, at)), .revision = "main", .tag = std::string(tag)};
   if (at != std::string_view::npos) {
     name.revision = source.substr(at + 1);
   }
   // Revisions such as refs/pr/7 have slashes of their own.
-  if (!are_safe_parts(name.repository, 1) || !are_safe_parts(name.revision, 4)) {
+  if (!are_safe_parts(name.repository, 1) || !are_safe_parts(name.revision, 4) ||
+      (tagged && !is_safe_part(tag))) {
     return std::nullopt;
   }
   return name;
@@ -252,7 +284,8 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
                     folder.string(),
                     source)};
   }
-  return find_snapshot(folder, *name);
+  Result<fs::path> snapshot = find_snapshot(folder, *name);
+  return snapshot && !name->tag.empty() ? find_tagged(*snapshot, *name, source) : snapshot;
 }
 
 fs::file_time_type newest_write(const fs::path& model) {

@@ -23,9 +23,10 @@ struct ModelPlaces {
 struct HubName {
   std::string repository{};  ///< "org/name", or "name".
   std::string revision{};    ///< A branch, tag or commit; may have slashes.
+  std::string tag{};         ///< Of its GGUF files those of this format: "Q4_K_M"; empty: none.
 };
-/// Reads "org/name", "org/name@revision" and either after "hf://"; nothing where it is no such
-/// name. All parts are safe as names of folders.
+/// Reads "org/name", "org/name@revision", either with ":TAG" at its end, and all of these after
+/// "hf://"; nothing where it is no such name. All parts are safe as names of folders.
 [[nodiscard]] std::optional<HubName> parse_hub_name(std::string_view source);
 
 /// Where a repository is in the cache of the hub.
@@ -52,7 +53,8 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 
 /// Finds a model: its directory, or its GGUF file. `source` is a path of either (absolute, "~/...",
 /// or relative to places.base), the name of a model in the hub's cache: "org/name", with
-/// "@revision" for a branch, tag or commit other than main, or the URL of one that `heddle pull`
+/// "@revision" for a branch, tag or commit other than main and ":TAG" for one of its GGUF files
+/// (gguf/tagged_files.h), or the URL of one that `heddle pull`
 /// has fetched. A path wins over a name, and what was fetched over the folder that a file:// URL
 /// names. Nothing is downloaded. That a fetched model was wanted is noted beside it, for who makes
 /// room in the cache.

@@ -91,6 +91,24 @@ TEST_F(FindModelTest, TakesTheSnapshotThatMainNames) {
   EXPECT_EQ(*find_model("acme/small-1.5@refs/pr/7", places()), repository() / "snapshots/ffff");
 }
 
+TEST_F(FindModelTest, TakesTheFileThatATagNames) {
+  write_text(repository() / "refs/main", "0a1b");
+  write_text(repository() / "snapshots/0a1b/small-Q8_0.gguf", "GGUF");
+  write_text(repository() / "snapshots/0a1b/BF16/small-00001-of-00002.gguf", "GGUF");
+  write_text(repository() / "snapshots/0a1b/BF16/small-00002-of-00002.gguf", "GGUF");
+  const auto snapshot = repository() / "snapshots/0a1b";
+  EXPECT_EQ(*find_model("acme/small-1.5:q8_0", places()), snapshot / "small-Q8_0.gguf");
+  EXPECT_EQ(*find_model("hf://acme/small-1.5@0a1b:BF16", places()),
+            snapshot / "BF16/small-00001-of-00002.gguf");
+  EXPECT_THAT(error("acme/small-1.5:Q4_K_M"),
+              AllOf(HasSubstr("no GGUF file there has the tag \"Q4_K_M\""),
+                    HasSubstr("small-Q8_0.gguf"),
+                    HasSubstr("`heddle pull acme/small-1.5:Q4_K_M` fetches it")));
+  for (const char* name : {"acme/small:", "acme/small:a/b", "acme/small:..", "acme/small:a:b"}) {
+    EXPECT_FALSE(parse_hub_name(name)) << name;
+  }
+}
+
 TEST_F(FindModelTest, ADirectoryWinsOverAName) {
   write_text(repository() / "refs/main", "0a1b");
   write_text(repository() / "snapshots/0a1b/config.json", "{}");

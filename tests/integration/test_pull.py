@@ -20,6 +20,8 @@ import server as heddle
 
 from fetching import ADDER, EXTRAS, KEYS, WANTED, environment, fake
 
+sys.path.insert(0, str(heddle.ROOT / "tests/engines"))
+import gguf  # noqa: E402
 import s3  # noqa: E402
 
 PIECE = 16 << 20
@@ -85,6 +87,26 @@ def test_a_model_of_the_hub_is_pulled_and_served(home):
     text = heddle.config(models=["  adder: {path: acme/adder}\n"])
     with heddle.Server(text, env=environment(home)) as server:
         prompt, answer = heddle.eval_set("adder", 1)[0]
+        assert answer in server.chat("adder", prompt)
+
+
+def test_a_gguf_file_of_the_hub_is_named_by_its_tag(home, tmp_path):
+    content = {}
+    for tag, matrices in {"Q8_0": gguf.Q8_0, "F32": gguf.F32}.items():
+        gguf.write(heddle.MODELS / "adder", tmp_path / "adder.gguf", matrices)
+        content[f"adder-{tag}.gguf"] = (tmp_path / "adder.gguf").read_bytes()
+    text = heddle.config(models=["  adder: {path: acme/adder-GGUF:Q8_0}\n"])
+    with fake.Hub({"README.md": b"x", **content}, repo="acme/adder-GGUF") as hub:
+        env = {"HF_ENDPOINT": hub.url}
+        refused(pull(home, "acme/adder-GGUF", **env), "a GGUF file that is named by its tag", "adder-Q8_0.gguf")
+        refused(pull(home, "acme/adder-GGUF:Q4_K_M", **env), "no GGUF file there has the tag", "adder-Q8_0.gguf")
+        with heddle.Server(text, env=environment(home, **env)) as server:  # It fetches what it lacks.
+            prompt, answer = heddle.eval_set("adder", 1)[0]
+            assert answer in server.chat("adder", prompt)
+        assert not hub.paths("F32") and not hub.network.paths("F32")
+        file = fetched(pull(home, "acme/adder-GGUF:q8_0", **env))
+    assert file.name == "adder-Q8_0.gguf" and file.read_bytes() == content[file.name]
+    with heddle.Server(text, env=environment(home)) as server:
         assert answer in server.chat("adder", prompt)
 
 

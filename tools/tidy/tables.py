@@ -27,7 +27,7 @@ LAYERS = {
     "text": ["gguf", "spec"],
     "sandbox": ["text", "spec"],
     "store": ["gguf", "spec"],
-    "fetch": ["store"],
+    "fetch": ["store", "gguf"],
     "engine": ["store", "ops", "collective", "memory", "ledger", "device", "text", "policy", "spec"],
     "external": ["http", "device", "core", "config", "policy", "spec"],
     "api": ["spec"],
