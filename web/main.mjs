@@ -75,6 +75,10 @@ export async function look() {
 }
 
 async function greet() {
+  const past = await peek("api/devices/history");
+  if (past !== undefined) {
+    memory.recall(past);
+  }
   const { version } = await get("version");
   say(by_id("version"), version);
 }

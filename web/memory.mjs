@@ -18,6 +18,20 @@ function remember(name, now, at) {
   past.set(name, samples);
 }
 
+/** All pools of an answer of /api/devices: devices, and the host where it has memory of its own. */
+function pools_of({ devices, host }) {
+  const page_bytes = host.page_bytes ?? devices[0]?.page_bytes ?? 0;
+  return [...devices, ...(host.pages_total > 0 ? [{ ...host, name: "host", page_bytes }] : [])];
+}
+
+/** Takes what /api/devices/history tells of the time before this page was opened. */
+export function recall({ samples }) {
+  const now = performance.now() / 1000;
+  for (const { age_ms, memory } of samples) {
+    pools_of(memory).forEach((pool) => remember(pool.name, shares(pool), now - age_ms / 1000));
+  }
+}
+
 const key = ({ owner, part }) => `${part} ${owner}`;
 
 function dress(shown, { owner, part }, colours) {
@@ -74,12 +88,10 @@ function used(pool, page_bytes) {
 }
 
 /** Shows devices and host as /api/devices tells them, coloured by the list of models. */
-export function show(root, { devices, host }, models) {
+export function show(root, memory, models) {
   const colours = hues(models);
   const at = performance.now() / 1000;
-  const page_bytes = host.page_bytes ?? devices[0]?.page_bytes ?? 0;
-  const pools = [...devices, ...(host.pages_total > 0 ? [{ ...host, name: "host", page_bytes }] : [])];
-  list(root, pools, (pool) => pool.name, make_pool, (article, pool) => {
+  list(root, pools_of(memory), (pool) => pool.name, make_pool, (article, pool) => {
     const [title, bar, picture] = article.children;
     const now = shares(pool);
     remember(pool.name, now, at);

@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "core/serving.h"
 #include "gateway/catalog.h"
+#include "gateway/device_history.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
@@ -60,6 +61,7 @@ struct Context {
   UsageLog usage{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
+  DeviceHistory device_history{};             ///< For the page.
   std::string openapi{};                      ///< The document of what is answered here.
 
   /// Today, for `usage`.

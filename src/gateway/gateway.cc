@@ -22,6 +22,7 @@
 #include "gateway/api_keys.h"
 #include "gateway/connection_budget.h"
 #include "gateway/context.h"
+#include "gateway/device_handlers.h"
 #include "gateway/gatekeeper.h"
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
@@ -410,6 +411,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
   }
   server_ = std::move(server).value();
   spawn(context_->loop, unload_expired(context_));
+  spawn(context_->loop, keep_device_history(context_));
   if (keep_usage_) {
     spawn(context_->loop, keep_usage(context_, keep_usage_));
   }

@@ -87,6 +87,7 @@ constexpr auto kOperations = std::to_array<Operation>({
      "",
      "text/event-stream"},
     {{"GET", "/api/devices"}, "server", "memory of the devices and the host, by use"},
+    {{"GET", "/api/devices/history"}, "server", "the same, as it was in the last minutes"},
     {{"GET", "/api/decisions"}, "server", "what was decided lately, and why"},
     {{"GET", "/api/forecasts"}, "server", "how much models are expected to be asked for"},
     {{"GET", "/api/usage"}, "server", "requests and tokens by key and model"},

@@ -121,6 +121,15 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
 
+TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesWere) {
+  start();
+  const auto samples = ask("GET", "/api/devices/history")["samples"];
+  ASSERT_GE(samples.size(), 1U) << "one was taken at the start";
+  EXPECT_EQ(samples[0]["memory"]["devices"][0]["name"], "cpu0");
+  EXPECT_EQ(samples[0]["memory"]["host"]["pages_total"], 50);
+  EXPECT_GE(samples[0]["age_ms"], 0);
+}
+
 TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesAre) {
   start();
   const auto models = ask("GET", "/api/devices")["devices"][0]["models"];

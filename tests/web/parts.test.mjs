@@ -8,7 +8,7 @@ import { open } from "./document.mjs";
 const document = open("http://127.0.0.1:1/ui/");
 const { bytes, duration, element, list, say } = await import("../../web/dom.mjs");
 const { hues, shares } = await import("../../web/owners.mjs");
-const { areas } = await import("../../web/memory.mjs");
+const { areas, recall, show: show_memory } = await import("../../web/memory.mjs");
 const { phases_of, summary } = await import("../../web/requests.mjs");
 const { matches, show: show_models, state_text } = await import("../../web/models.mjs");
 const { events } = await import("../../web/ask.mjs");
@@ -117,6 +117,15 @@ test("what was given up is a step in the picture of the past", () => {
     area.path,
     "M280.0,0.5000L290.0,0.5000L290.0,1.0000L300.0,1.0000L300.0,1.0000L290.0,1.0000L290.0,1.0000L280.0,1.0000Z",
   );
+});
+
+test("what was before the page was opened is recalled", () => {
+  const device = { ...pool(80, 60, { weights_active: 20 }, [{ model: "a", weights_pages: 20, kv_pages: 0 }]), name: "d", page_bytes: 1 };
+  const memory = { devices: [device], host: { pages_total: 0 } };
+  recall({ samples: [{ age_ms: 100_000, memory }] });
+  const root = element("div");
+  show_memory(root, memory, [{ id: "a" }]);
+  assert.match(root.querySelector("path").getAttribute("d"), /^M(199|200)\./);
 });
 
 test("times to first tokens come from the requests that have one", () => {

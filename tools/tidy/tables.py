@@ -105,6 +105,7 @@ TESTED_BY = {
     "spec/config_rope.cc": "spec/config_json_test.cc",
     "spec/config_windows.cc": "spec/config_json_test.cc",
     "gateway/model_verbs.cc": "gateway/model_handlers_test.cc",
+    "gateway/device_handlers.cc": "gateway/status_handlers_test.cc",
     "api/logprobs_json.cc": "api/responses_test.cc",
     "cpu/kernels.cc": "ops/context_test.cc",
     "cuda/blas.cc": "ops/cuda/blas_test.cc",

@@ -1,0 +1,148 @@
+#include "gateway/device_handlers.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/time.h"
+#include "core/serving.h"
+#include "gateway/device_history.h"
+#include "gateway/handlers.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
+  json.key("pages_total").integer(usage.total).key("pages_free").integer(usage.free);
+  json.key("pages").begin_object();
+  for (std::size_t i = 0; i < ledger::kLeaseKinds; ++i) {
+    const auto kind = static_cast<ledger::LeaseKind>(i);
+    json.key(ledger::name(kind)).begin_object();
+    json.key("reserved").integer(usage.of(kind).reserved);
+    json.key("held").integer(usage.of(kind).held).end_object();
+  }
+  json.end_object();
+}
+
+/// Whose the pages are.
+void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
+  json.key("models").begin_array();
+  for (const core::ResidentStatus& resident : device.residents) {
+    json.begin_object().key("model").string(resident.model);
+    json.key("residency").string(residency_name(resident.residency));
+    json.key("external").boolean(resident.external);
+    json.key("foreign").boolean(resident.external);  // Old name.
+    json.key("weights_pages").integer(resident.weights_pages);
+    json.key("kv_pages").integer(resident.kv_pages);
+    json.key("requests_running").integer(resident.requests_running).end_object();
+  }
+  json.end_array();
+}
+
+/// Whose KV is on pages that the device lends.
+void write_guests(spec::JsonWriter& json,
+                  const core::DeviceStatus& device,
+                  const std::map<DeviceId, std::string>& names) {
+  json.key("guests").begin_array();
+  for (const core::GuestStatus& guest : device.guests) {
+    const auto hot = names.find(guest.hot);
+    json.begin_object().key("model").string(guest.model);
+    json.key("device").string(hot == names.end() ? "" : hot->second);
+    json.key("pages").integer(guest.pages).key("in_use").integer(guest.in_use);
+    json.key("recalled").integer(guest.recalled).end_object();
+  }
+  json.end_array();
+}
+
+/// The part of a model that the device has to itself with others, if it has one: a shard, or a
+/// stage of a pipeline.
+void write_part(spec::JsonWriter& json,
+                DeviceId device,
+                const std::vector<core::ModelStatus>& models,
+                const Catalog& catalog) {
+  for (const core::ModelStatus& model : models) {
+    std::vector<DeviceId> ranks = model.peers;
+    if (!ranks.empty()) {
+      ranks.insert(ranks.begin(), *model.device);
+    }
+    const auto rank = std::find(ranks.begin(), ranks.end(), device) - ranks.begin();
+    if (rank >= std::ssize(ranks)) {
+      continue;
+    }
+    const std::shared_ptr<CatalogModel> known = catalog.find(model.id);
+    if (known != nullptr && known->config.tensor_parallel == 1) {
+      json.key("stage").begin_object().key("model").string(model.name);
+      json.key("stage").integer(rank).key("stages").integer(ranks.size()).end_object();
+    } else {
+      json.key("shard").begin_object().key("model").string(model.name);
+      json.key("rank").integer(rank).key("ranks").integer(ranks.size()).end_object();
+    }
+  }
+}
+
+/// Memory of the devices and of the host, as it is now.
+std::string devices_json(const Context& context) {
+  const std::vector<core::ModelStatus> models = context.serving->models();
+  const std::map<DeviceId, std::string> names = device_names(*context.serving);
+  spec::JsonWriter json;
+  json.begin_object().key("devices").begin_array();
+  for (const core::DeviceStatus& device : context.serving->devices()) {
+    json.begin_object().key("name").string(device.name).key("up").boolean(device.up);
+    if (!device.trouble.empty()) {
+      json.key("trouble").string(device.trouble);
+    }
+    json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
+    json.key("serving_s").number(to_seconds(device.serving));
+    json.key("switching_s").number(to_seconds(device.switching));
+    json.key("steps").integer(device.steps).key("late_steps").integer(device.late_steps);
+    json.key("slow_steps").integer(device.slow_steps);
+    json.key("overrun_steps").integer(device.overrun_steps);
+    json.key("copied_bytes").integer(device.copied_bytes);
+    json.key("peer_load_bytes").integer(device.peer_load_bytes);
+    json.key("detoured_bytes").integer(device.peer_load_bytes);  // Old name.
+    json.key("peer_assist_bytes").integer(device.peer_assist_bytes);
+    json.key("relayed_bytes").integer(device.peer_assist_bytes);  // Old name.
+    json.key("kept_bytes").integer(device.kept_bytes);
+    if (device.others_bytes) {
+      json.key("others_bytes").integer(*device.others_bytes);
+    }
+    write_pool(json, device.usage);
+    write_residents(json, device);
+    write_guests(json, device, names);
+    write_part(json, device.id, models, context.catalog);
+    json.end_object();
+  }
+  json.end_array().key("host").begin_object();
+  write_pool(json, context.serving->host_usage());
+  json.end_object().end_object();
+  return std::move(json).take();
+}
+
+}  // namespace
+
+Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  co_await respond_json(http, devices_json(*context));
+}
+
+Task<void> device_history(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  co_await respond_json(http, context->device_history.json(context->now()));
+}
+
+Task<void> keep_device_history(std::shared_ptr<Context> context) {
+  asio::steady_timer timer(context->loop);
+  while (context->serving != nullptr) {
+    context->device_history.keep(context->now(), devices_json(*context));
+    timer.expires_after(kDeviceHistoryPeriod);
+    co_await timer.async_wait(kAwait);
+  }
+}
+
+}  // namespace heddle::gateway
