@@ -182,7 +182,8 @@ class Picture {
   }
 
   std::string draw() {
-    say("heddle at " + answers_.server + ": " + summary(answers_));
+    say("heddle at " + answers_.server, "\x1b[1m");
+    say(summary(answers_));
     if (!answers_.trouble.empty()) {
       say(answers_.trouble, "\x1b[31m");
     }
@@ -263,9 +264,9 @@ class Picture {
       }
     }
     return {std::string(1, marks_.at(id).letter),
-            printable(id),
-            state_of(model),
-            text_at(model, {"status", "device"}),
+            one_line(id),
+            one_line(state_of(model)),
+            one_line(text_at(model, {"status", "device"})),
             bytes(of(running_, running, {"bytes"})),
             count(of(running_, running, {"requests_running"})),
             count(of(running_, running, {"requests_waiting"})),

@@ -53,7 +53,7 @@ TopAnswers two_models() {
 TEST(TopPicture, ShowsWhatGoesOn) {
   const std::string text = draw_top(two_models(), {}, false);
   EXPECT_THAT(text,
-              HasSubstr("heddle at http://127.0.0.1:8080: 1 running, 1 came in the last "
+              HasSubstr("heddle at http://127.0.0.1:8080\n1 running, 1 came in the last "
                         "minute; first token 33.0 ms, 95th percentile 33.0 ms\n"));
   EXPECT_THAT(text, HasSubstr("] 6.00 MiB of 10.0 MiB free\n"));
   EXPECT_THAT(text, HasSubstr("cpu0 [BBB"));

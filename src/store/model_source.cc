@@ -119,7 +119,7 @@ Result<fs::path> find_tagged(const fs::path& snapshot,
   for (fs::recursive_directory_iterator it(snapshot, error), end; !error && it != end;
        it.increment(error)) {
     if (!it->is_directory(error)) {
-      names.push_back(fs::relative(it->path(), snapshot, error).string());
+      names.push_back(it->path().lexically_relative(snapshot).string());  // Files are links.
     }
   }
   const Result<std::vector<std::string>> files = gguf::tagged_files(names, name.tag);
