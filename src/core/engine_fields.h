@@ -15,6 +15,7 @@ inline void fields(Fields& v, HostedEngine& x) {
   v(3, "pages", x.pages);
   v(4, "levels", x.levels);
   v(5, "kv_least", x.kv_least);
+  v(6, "further", x.further);
 }
 
 inline void fields(Fields& v, EngineDevice& x) {

@@ -79,6 +79,13 @@ void EnginesCore::Impl::on(const LoadOn& load) {
     return;
   }
   EngineEntry& entry = found->second;
+  if (load.device == entry.config.device) {
+    entry.bases.clear();
+  }
+  entry.bases[load.device] = load.basis;
+  if (entry.bases.size() <= entry.config.further.size()) {
+    return;  // The orders for its other devices follow.
+  }
   if (entry.state == EngineState::kRunning) {
     say(entry, EngineNews::kServing);
     return;
@@ -95,9 +102,9 @@ void EnginesCore::Impl::on(const LoadOn& load) {
   const std::int64_t missing = pages_wanted(entry) - entry.reserved;
   if (missing > 0 && !counted(entry)) {
     entry.borrowing = missing;
+    entry.lenders = 0;
     entry.unwanted = false;
-    act(Borrow{
-        .device = entry.config.device, .model = load.model, .basis = load.basis, .pages = missing});
+    borrow_next(entry);
     return;
   }
   if (missing > 0 && !reserve(entry, missing)) {
@@ -109,12 +116,31 @@ void EnginesCore::Impl::on(const LoadOn& load) {
     say(entry,
         EngineNews::kRefused,
         {Code::kResourceExhausted,
-         std::to_string(missing) + " pages are wanted and " +
-             std::to_string(ledger_.usage(ledger::device_pool(entry.config.device)).free) +
+         std::to_string(missing) + " pages are wanted and " + std::to_string(free_pages(entry)) +
              " are free"});
     return;
   }
   bring_in(entry);
+}
+
+/// Asks the worker of its next device, in the order of their ids, for what all are to lend.
+void EnginesCore::Impl::borrow_next(EngineEntry& entry) {
+  const DeviceId device = entry.config.devices().at(entry.lenders);
+  act(Borrow{.device = device,
+             .model = entry.config.model,
+             .basis = entry.bases.at(device),
+             .pages = entry.borrowing});
+}
+
+/// Those that have lent already have their pages back: it has those of all its devices or none.
+void EnginesCore::Impl::stop_borrowing(EngineEntry& entry) {
+  const std::int64_t pages = std::exchange(entry.borrowing, 0);
+  const std::vector<DeviceId> devices = entry.config.devices();
+  for (std::size_t i = 0; i < entry.lenders; ++i) {
+    ++entry.repaying;
+    act(Repay{.device = devices[i], .model = entry.config.model, .pages = pages});
+  }
+  entry.lenders = 0;
 }
 
 void EnginesCore::Impl::on(const LoanGranted& granted) {
@@ -126,13 +152,16 @@ void EnginesCore::Impl::on(const LoanGranted& granted) {
     return;
   }
   HEDDLE_CHECK(entry.borrows());
-  entry.reserved += std::exchange(entry.borrowing, 0);
+  ++entry.lenders;
   if (entry.unwanted) {
-    give_back(entry, entry.held);
+    stop_borrowing(entry);
     say_out(entry);
-    return;
+  } else if (entry.lenders < entry.config.devices().size()) {
+    borrow_next(entry);
+  } else {
+    entry.reserved += std::exchange(entry.borrowing, 0);
+    bring_in(entry);
   }
-  bring_in(entry);
 }
 
 void EnginesCore::Impl::on(const LoanRefused& refused) {
@@ -144,7 +173,7 @@ void EnginesCore::Impl::on(const LoanRefused& refused) {
     return;
   }
   HEDDLE_CHECK(entry.borrows());
-  entry.borrowing = 0;
+  stop_borrowing(entry);
   if (entry.unwanted) {
     say_out(entry);
   } else {
@@ -198,7 +227,7 @@ void EnginesCore::Impl::on(const EngineStarted& started) {
   }
   SuspendCost& cost = entry->cost(spec::SuspendLevel::kStop);
   cost.in = follow(cost.in, now_ - entry->since, entry->starts);
-  serve(*entry, started.held_pages);
+  serve(*entry, entry->on_each(started.held_pages));
 }
 
 void EnginesCore::Impl::on(const EngineResumed& resumed) {
@@ -221,7 +250,7 @@ void EnginesCore::Impl::on(const EngineResumed& resumed) {
   if (entry->host_lease) {
     ledger_.release(*std::exchange(entry->host_lease, std::nullopt));
   }
-  serve(*entry, resumed.held_pages);
+  serve(*entry, entry->on_each(resumed.held_pages));
 }
 
 void EnginesCore::Impl::serve(EngineEntry& entry, std::int64_t held) {
@@ -241,7 +270,7 @@ void EnginesCore::Impl::serve(EngineEntry& entry, std::int64_t held) {
 void EnginesCore::Impl::on(const EngineMeasured& measured) {
   EngineEntry* entry = alive(measured.model, measured.life);
   if (entry != nullptr && entry->state == EngineState::kRunning) {
-    note_held(*entry, measured.held_pages);
+    note_held(*entry, entry->on_each(measured.held_pages));
   }
 }
 
@@ -255,7 +284,7 @@ void EnginesCore::Impl::note_held(EngineEntry& entry, std::int64_t held) {
   if (over > 0) {
     std::int64_t had = 0;
     if (counted(entry)) {
-      had = std::min(over, ledger_.usage(ledger::device_pool(entry.config.device)).free);
+      had = std::min(over, free_pages(entry));
       HEDDLE_CHECK(had <= 0 || reserve(entry, had));
     }
     if (had < over) {
@@ -269,28 +298,39 @@ void EnginesCore::Impl::note_held(EngineEntry& entry, std::int64_t held) {
 
 // ---- The ledger ----
 
-/// Whether its device is one without a worker, whose pages are counted here.
+/// Whether its devices are such without a worker, whose pages are counted here.
 bool EnginesCore::Impl::counted(const EngineEntry& entry) const {
   return devices_.contains(entry.config.device);
 }
 
+/// That are free on each of its devices, which are counted here.
+std::int64_t EnginesCore::Impl::free_pages(const EngineEntry& entry) const {
+  std::int64_t free = ledger_.usage(ledger::device_pool(entry.config.device)).free;
+  for (const DeviceId device : entry.config.further) {
+    free = std::min(free, ledger_.usage(ledger::device_pool(device)).free);
+  }
+  return free;
+}
+
+/// So many more of each of its devices become its own, or none of any.
 bool EnginesCore::Impl::reserve(EngineEntry& entry, std::int64_t pages) {
-  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
-  if (entry.lease) {
-    if (!ledger_.grow(*entry.lease, pool, pages)) {
-      return false;
-    }
-  } else {
-    const std::array<ledger::Demand, 1> demand{{{.pool = pool, .pages = pages}}};
+  if (free_pages(entry) < pages) {
+    return false;
+  }
+  std::vector<ledger::Demand> demands;
+  for (const DeviceId device : entry.config.devices()) {
+    const ledger::PoolId pool = ledger::device_pool(device);
+    demands.push_back({.pool = pool, .pages = pages});
+    HEDDLE_CHECK(!entry.lease || ledger_.grow(*entry.lease, pool, pages));
+  }
+  if (!entry.lease) {
     const auto lease =
-        ledger_.reserve(ledger::LeaseKind::kExternal, {.model = entry.config.model}, demand);
-    if (!lease) {
-      return false;
-    }
+        ledger_.reserve(ledger::LeaseKind::kExternal, {.model = entry.config.model}, demands);
+    HEDDLE_CHECK(lease.has_value());
     entry.lease = *lease;
   }
   entry.reserved += pages;
-  report(entry.config.device);
+  report(entry);
   return true;
 }
 
@@ -301,19 +341,23 @@ void EnginesCore::Impl::give_back(EngineEntry& entry, std::int64_t keep) {
     return;
   }
   entry.reserved = keep;
+  const std::vector<DeviceId> devices = entry.config.devices();
   if (!counted(entry)) {
-    ++entry.repaying;
-    act(Repay{.device = entry.config.device, .model = entry.config.model, .pages = pages});
+    for (const DeviceId device : devices) {
+      ++entry.repaying;
+      act(Repay{.device = device, .model = entry.config.model, .pages = pages});
+    }
     return;
   }
-  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
   if (keep == 0) {
     ledger_.release(*std::exchange(entry.lease, std::nullopt));
   } else {
     set_held(entry, std::min(entry.held, keep));
-    ledger_.shrink(*entry.lease, pool, pages);
+    for (const DeviceId device : devices) {
+      ledger_.shrink(*entry.lease, ledger::device_pool(device), pages);
+    }
   }
-  report(entry.config.device);
+  report(entry);
 }
 
 void EnginesCore::Impl::set_held(EngineEntry& entry, std::int64_t held) {
@@ -321,16 +365,19 @@ void EnginesCore::Impl::set_held(EngineEntry& entry, std::int64_t held) {
   if (!entry.lease) {
     return;
   }
-  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
-  const ledger::Share share = ledger_.find(*entry.lease)->shares.at(pool);
-  const std::int64_t change = std::min(held, share.reserved) - share.held;
-  if (change > 0) {
-    ledger_.commit(*entry.lease, pool, change);
-  } else if (change < 0) {
-    ledger_.uncommit(*entry.lease, pool, -change);
+  std::int64_t change = 0;
+  for (const DeviceId device : entry.config.devices()) {
+    const ledger::PoolId pool = ledger::device_pool(device);
+    const ledger::Share share = ledger_.find(*entry.lease)->shares.at(pool);
+    change = std::min(held, share.reserved) - share.held;
+    if (change > 0) {
+      ledger_.commit(*entry.lease, pool, change);
+    } else if (change < 0) {
+      ledger_.uncommit(*entry.lease, pool, -change);
+    }
   }
   if (change != 0) {
-    report(entry.config.device);
+    report(entry);
   }
 }
 
@@ -351,6 +398,12 @@ bool EnginesCore::Impl::keep_on_host(EngineEntry& entry, std::int64_t pages) {
   ledger_.commit(*lease, ledger::kHostPool, pages);
   entry.host_lease = *lease;
   return true;
+}
+
+void EnginesCore::Impl::report(const EngineEntry& entry) {
+  for (const DeviceId device : entry.config.devices()) {
+    report(device);
+  }
 }
 
 void EnginesCore::Impl::report(DeviceId device) {
@@ -415,7 +468,8 @@ std::vector<EngineStatus> EnginesCore::Impl::engines() const {
                    .costs = entry.costs,
                    .trouble = entry.trouble,
                    .kv_limit_pages = entry.kv.granted,
-                   .kv_used_pages = entry.kv.used});
+                   .kv_used_pages = entry.kv.used,
+                   .further = entry.config.further});
   }
   return all;
 }
@@ -429,10 +483,12 @@ void EnginesCore::Impl::check_invariants() const {
   ledger_.check_invariants();
   for (const auto& [model, entry] : engines_) {
     HEDDLE_CHECK(entry.lease.has_value() == (counted(entry) && entry.reserved > 0));
-    HEDDLE_CHECK(
-        !entry.lease ||
-        ledger_.find(*entry.lease)->shares.at(ledger::device_pool(entry.config.device)).reserved ==
-            entry.reserved);
+    for (const DeviceId device : entry.config.devices()) {
+      HEDDLE_CHECK(!entry.lease ||
+                   ledger_.find(*entry.lease)->shares.at(ledger::device_pool(device)).reserved ==
+                       entry.reserved);
+      HEDDLE_CHECK(counted(entry) == devices_.contains(device));
+    }
     const bool stopped = entry.state == EngineState::kStopped;
     HEDDLE_CHECK(!stopped || (entry.reserved == 0 && !entry.host_lease && !entry.level));
     HEDDLE_CHECK(entry.state != EngineState::kSuspended || entry.level);

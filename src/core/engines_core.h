@@ -25,13 +25,21 @@ using EngineLife = Id<struct EngineLifeTag>;
 struct HostedEngine {
   ModelId model{};
   DeviceId device{};
-  /// What it may hold of the device while it runs; reserved before it starts or comes back.
+  /// What it may hold of each of its devices while it runs; reserved before it starts or comes back.
   std::int64_t pages = 0;
   /// How it may be suspended, cheapest first; distinct, the last is kStop.
   std::vector<spec::SuspendLevel> levels{spec::SuspendLevel::kStop};
   /// Of an elastic engine: KV that it has beside `pages` as it starts, and never less of while it
   /// runs; 0: its KV is among `pages`.
   std::int64_t kv_least = 0;
+  /// Devices that it is on at once beside `device`, all with workers or none; ascending, from
+  /// `device` on. None of an elastic engine.
+  std::vector<DeviceId> further{};
+  [[nodiscard]] std::vector<DeviceId> devices() const {
+    std::vector<DeviceId> all{device};
+    all.insert(all.end(), further.begin(), further.end());
+    return all;
+  }
   friend bool operator==(const HostedEngine&, const HostedEngine&) = default;
 };
 
@@ -67,7 +75,7 @@ struct LoanRepaid {
 struct EngineStarted {
   ModelId model{};
   EngineLife life{};
-  std::int64_t held_pages = 0;  ///< Of the device, measured.
+  std::int64_t held_pages = 0;  ///< Of all its devices, measured, as in the next ones.
   std::optional<Error> error{};
 };
 /// SuspendEngine has ended. With `error` it runs as before, or has ended (EngineExited follows).
@@ -75,7 +83,7 @@ struct EngineSuspended {
   ModelId model{};
   EngineLife life{};
   spec::SuspendLevel level = spec::SuspendLevel::kStop;
-  std::int64_t held_pages = 0;  ///< That it still holds of the device, measured.
+  std::int64_t held_pages = 0;  ///< That it still holds.
   std::int64_t host_pages = 0;  ///< That what was saved takes of host memory.
   std::optional<Error> error{};
 };
@@ -171,7 +179,9 @@ using EnginesCommand = std::variant<Borrow,
 /// What a host decides about external engines (SwapServeLLM; docs/decisions/0004): when
 /// each is started, suspended by which level, resumed and ended, and what it holds meanwhile.
 /// Memory first: nothing starts or comes back before the pages are reserved, and pages count as
-/// free only when they were measured to be. Decides, never acts; equal events give equal commands.
+/// free only when they were measured to be. An engine on several devices comes when a LoadOn for
+/// each of them is there, the one for HostedEngine::device first; it has as much of each, of all or
+/// of none. Decides, never acts; equal events give equal commands.
 /// Used by one thread.
 class EnginesCore {
  public:

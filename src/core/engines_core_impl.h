@@ -49,15 +49,18 @@ struct EngineEntry {
   Instant since{};
   std::optional<spec::SuspendLevel> level{};
 
-  /// Pages of its device that are its own: in the ledger here, or lent by the device's worker.
+  /// Pages of each of its devices that are its own: in the ledger here, or lent by their workers.
   std::int64_t reserved = 0;
   std::optional<ledger::LeaseId> lease{};  ///< Of them, on a device without a worker.
-  std::int64_t borrowing = 0;              ///< Asked of a worker and not answered yet.
+  std::map<DeviceId, Basis> bases{};       ///< Of the orders that bring it in, by device.
+  std::int64_t borrowing = 0;              ///< Asked of workers, one after the other; not all
+                                           ///< have answered yet.
+  std::size_t lenders = 0;                 ///< So many of them have lent that.
   bool unwanted = false;                   ///< Evicted while it borrowed.
   std::int64_t repaying = 0;               ///< Repayments whose pages are not with the worker yet.
   std::optional<EngineSaid> untold{};      ///< What the manager is to hear when they are.
   std::optional<ledger::LeaseId> host_lease{};  ///< Of what was saved of it.
-  std::int64_t held = 0;                        ///< Of its device, measured.
+  std::int64_t held = 0;                        ///< Of each of its devices, measured.
   std::int64_t measured = 0;                    ///< While it ran, the most; 0: never.
 
   KvHolding kv{};
@@ -82,6 +85,16 @@ struct EngineEntry {
     return costs.at(static_cast<std::size_t>(of));
   }
   [[nodiscard]] bool borrows() const { return borrowing > 0; }
+  /// Of what it holds of all its devices together, what counts of each.
+  [[nodiscard]] std::int64_t on_each(std::int64_t held_pages) const {
+    const auto devices = static_cast<std::int64_t>(1 + config.further.size());
+    return (held_pages + devices - 1) / devices;
+  }
+  /// The device is one of its own.
+  [[nodiscard]] bool is_on(DeviceId id) const {
+    return config.device == id ||
+           std::find(config.further.begin(), config.further.end(), id) != config.further.end();
+  }
   /// Of one that runs.
   [[nodiscard]] bool elastic() const { return kv.least > 0; }
   /// Of `reserved`, what is not for KV that comes and goes.
@@ -115,6 +128,8 @@ class EnginesCore::Impl {
   // Coming.
   [[nodiscard]] static std::int64_t pages_wanted(const EngineEntry& entry);
   void bring_in(EngineEntry& entry);
+  void borrow_next(EngineEntry& entry);
+  void stop_borrowing(EngineEntry& entry);
   void serve(EngineEntry& entry, std::int64_t held);
   void note_held(EngineEntry& entry, std::int64_t held);
 
@@ -122,7 +137,7 @@ class EnginesCore::Impl {
   void suspend_further(EngineEntry& entry, std::size_t from);
   [[nodiscard]] bool suits(const EngineEntry& entry, spec::SuspendLevel level) const;
   [[nodiscard]] std::size_t after(const EngineEntry& entry) const;
-  void settle(EngineEntry& entry, const EngineSuspended& suspended);
+  void settle(EngineEntry& entry, std::int64_t held);
   void stop(EngineEntry& entry);
   void gone(EngineEntry& entry);
   void not_evicted(EngineEntry& entry);
@@ -143,11 +158,13 @@ class EnginesCore::Impl {
 
   // The ledger.
   [[nodiscard]] bool counted(const EngineEntry& entry) const;
+  [[nodiscard]] std::int64_t free_pages(const EngineEntry& entry) const;
   bool reserve(EngineEntry& entry, std::int64_t pages);
   void give_back(EngineEntry& entry, std::int64_t keep);
   void set_held(EngineEntry& entry, std::int64_t held);
   bool keep_on_host(EngineEntry& entry, std::int64_t pages);
   [[nodiscard]] std::int64_t host_pages_for(const EngineEntry& entry) const;
+  void report(const EngineEntry& entry);
   void report(DeviceId device);
 
   EngineEntry* alive(ModelId model, EngineLife life);

@@ -66,7 +66,7 @@ void EnginesCore::Impl::follow_limit(EngineEntry& entry, const Basis& basis) {
     const std::int64_t missing = kv.wanted - kv.granted;
     if (counted(entry)) {
       const auto awaited = [&](const auto& other) {
-        return other.second.waiting && other.second.config.device == entry.config.device;
+        return other.second.waiting && other.second.is_on(entry.config.device);
       };
       const bool others_first = std::any_of(engines_.begin(), engines_.end(), awaited);
       const std::int64_t free = ledger_.usage(ledger::device_pool(entry.config.device)).free;
@@ -226,15 +226,18 @@ void EnginesCore::Impl::tell_kv(EngineEntry& entry) {
   }
 }
 
-/// Whether other engines of its device have so much KV that they can be told to give up.
+/// Whether on each of its devices other engines have so much KV that they can be told to give up.
 bool EnginesCore::Impl::kv_could_free(const EngineEntry& entry, std::int64_t missing) const {
-  std::int64_t free = ledger_.usage(ledger::device_pool(entry.config.device)).free;
-  for (const auto& [model, other] : engines_) {
-    if (other.config.device == entry.config.device && !other.kv.deaf) {
-      free += std::max<std::int64_t>(other.kv.granted - other.kv.least, 0);
+  const std::vector<DeviceId> devices = entry.config.devices();
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
+    std::int64_t free = ledger_.usage(ledger::device_pool(device)).free;
+    for (const auto& [model, other] : engines_) {
+      if (other.config.device == device && !other.kv.deaf) {
+        free += std::max<std::int64_t>(other.kv.granted - other.kv.least, 0);
+      }
     }
-  }
-  return free >= missing;
+    return free >= missing;
+  });
 }
 
 /// Those that came while others had their memory for KV, in the order of their ids.

@@ -25,6 +25,7 @@ void EnginesCore::Impl::on(const EvictFrom& evict) {
   }
   EngineEntry& entry = found->second;
   entry.eviction = evict;
+  entry.bases.clear();
   if (entry.waiting) {
     entry.waiting.reset();
     say_out(entry);
@@ -78,7 +79,9 @@ bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level
   }
   const bool frees = freed(entry, known ? cost.held_pages : 0) >= entry.eviction->free_pages;
   const bool standing = level != spec::SuspendLevel::kFreeze || entry.eviction->free_pages == 0;
-  const std::int64_t expected = level == spec::SuspendLevel::kCheckpoint ? entry.held : 0;
+  const auto devices = static_cast<std::int64_t>(1 + entry.config.further.size());
+  const std::int64_t expected =
+      level == spec::SuspendLevel::kCheckpoint ? devices * entry.held : 0;
   const std::int64_t saved = known ? cost.host_pages : expected;
   const bool room = saved == 0 || saved <= host_pages_for(entry);
   // One that sleeps has to be awake for a moment to sleep deeper, with all its memory.
@@ -153,13 +156,14 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
   }
   ++cost.times;
   cost.out = follow(cost.out, now_ - entry->since, cost.times);
-  cost.held_pages = suspended.held_pages;
+  const std::int64_t held = entry->on_each(suspended.held_pages);
+  cost.held_pages = held;
   cost.host_pages = suspended.host_pages;
   entry->level = suspended.level;
-  set_held(*entry, suspended.held_pages);
-  if (freed(*entry, suspended.held_pages) < entry->eviction->free_pages) {
+  set_held(*entry, held);
+  if (freed(*entry, held) < entry->eviction->free_pages) {
     entry->trouble = std::string(name(suspended.level)) + " left it " +
-                     std::to_string(suspended.held_pages) + " of " +
+                     std::to_string(held) + " of " +
                      std::to_string(entry->came_with) + " pages where " +
                      std::to_string(entry->eviction->free_pages) + " were to come free";
   } else if (!keep_on_host(*entry, suspended.host_pages)) {
@@ -167,18 +171,19 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
                      std::to_string(suspended.host_pages) + " pages to the host, where " +
                      std::to_string(host_pages_for(*entry)) + " were free";
   } else {
-    settle(*entry, suspended);
+    settle(*entry, held);
     return;
   }
   ++cost.insufficient;
   suspend_further(*entry, next);
 }
 
-void EnginesCore::Impl::settle(EngineEntry& entry, const EngineSuspended& suspended) {
+/// It stands by and holds so much of each device.
+void EnginesCore::Impl::settle(EngineEntry& entry, std::int64_t held) {
   enter(entry, EngineState::kSuspended);
   entry.kv = {};  // What is left of it is part of what it holds.
   entry.kv_said.reset();
-  give_back(entry, std::min(entry.reserved, suspended.held_pages));
+  give_back(entry, std::min(entry.reserved, held));
   say_out(entry);
 }
 

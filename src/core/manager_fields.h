@@ -35,6 +35,7 @@ inline void fields(Fields& v, TellManager& x) {
 inline void fields(Fields& v, ExternalModel& x) {
   v.type("ExternalModel");
   v(1, "drain", x.drain);
+  v(2, "further", x.further);
 }
 
 inline void fields(Fields& v, GroupFormed& x) {

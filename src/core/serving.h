@@ -318,8 +318,8 @@ struct EngineStatus {
   EngineState state = EngineState::kStopped;
   std::optional<spec::SuspendLevel> level{};  ///< While kSuspended, or on the way there or back.
   Instant since{};                            ///< Of the state.
-  std::int64_t reserved_pages = 0;            ///< Of its device.
-  std::int64_t held_pages = 0;                ///< Of its device, measured.
+  std::int64_t reserved_pages = 0;            ///< Of each of its devices.
+  std::int64_t held_pages = 0;                ///< Of each of its devices, measured.
   std::int64_t host_pages = 0;
   std::uint64_t starts = 0;
   std::uint64_t deaths = 0;                               ///< Not asked for.
@@ -328,6 +328,7 @@ struct EngineStatus {
   std::string trouble{};            ///< The last escalation or failure, for people; empty: none.
   std::int64_t kv_limit_pages = 0;  ///< Of an elastic engine that runs: what its KV may have,
   std::int64_t kv_used_pages = 0;   ///< and has, of `reserved_pages`.
+  std::vector<DeviceId> further{};  ///< Devices that it is on beside `device`.
 };
 
 /// How well the prefix cache of a device does for a model, since its worker started.

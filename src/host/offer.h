@@ -60,6 +60,8 @@ struct Offer {
   std::vector<Block> blocks{};
   /// Of an external engine: it can be suspended there with its requests.
   bool keeps_requests = false;
+  /// Of an external engine: it is on all devices of its footprints at once.
+  bool together = false;
   /// Of a model that several hosts may fetch together: how it is cut into 2, 3, ... stages.
   std::vector<OfferedCut> cuts{};
   bool fetched = false;  ///< The host lacks the files, and fetches them when it loads the model.

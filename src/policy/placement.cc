@@ -107,18 +107,11 @@ Plan plan_to_drain(const PlacementDevice& device,
               next_chance(candidates, now, patience_ends));
 }
 
-}  // namespace
-
-PlanOptions plan_options(const PlacementOptions& options) {
-  return {.ttft_left = options.ttft_left,
-          .soonest = options.soonest + options.first,
-          .load = options.load};
-}
-
-Plan plan_on(const PlacementDevice& device,
-             Instant now,
-             Instant waiting_since,
-             const PlacementOptions& options) {
+/// Of a device that is kept for nobody.
+Plan plan_unreserved(const PlacementDevice& device,
+                     Instant now,
+                     Instant waiting_since,
+                     const PlacementOptions& options) {
   HEDDLE_CHECK(device.need_pages > 0);
   if (device.serving) {
     return {.kind = PlanKind::kHit,
@@ -175,6 +168,77 @@ Plan plan_on(const PlacementDevice& device,
         device, options, PlacementOutcome::kLoad, PlacementReason::kIdleVictims, *victims);
   }
   return plan_to_drain(device, candidates, now, waiting_since + options.drain_after, options);
+}
+
+}  // namespace
+
+PlanOptions plan_options(const PlacementOptions& options) {
+  return {.ttft_left = options.ttft_left,
+          .soonest = options.soonest + options.first,
+          .load = options.load};
+}
+
+Plan plan_on(const PlacementDevice& device,
+             Instant now,
+             Instant waiting_since,
+             const PlacementOptions& options) {
+  Plan plan = plan_unreserved(device, now, waiting_since, options);
+  if (!device.reserved || !plan.takes() || plan.outcome == PlacementOutcome::kServe) {
+    return plan;
+  }
+  Passer passer{.since = waiting_since, .left_pages = device.free_pages - device.need_pages};
+  if (options.stays) {
+    passer.gone = now + plan.leave + plan.load + *options.stays;
+  }
+  return may_pass(*device.reserved, passer, now)
+             ? plan
+             : wait(device, options, PlacementReason::kReserved);
+}
+
+namespace {
+
+/// Adds what another device allows to what those before it do.
+void join(const Plan& there, Plan& all) {
+  if (there.outcome > all.outcome) {
+    all.outcome = there.outcome;
+    all.reason = there.reason;
+  }
+  if (there.not_before) {
+    all.not_before = std::max(all.not_before.value_or(*there.not_before), *there.not_before);
+  }
+  for (const ModelId victim : there.victims) {
+    if (std::find(all.victims.begin(), all.victims.end(), victim) == all.victims.end()) {
+      all.victims.push_back(victim);
+    }
+  }
+  all.leave = std::max(all.leave, there.leave);
+  all.load = std::max(all.load, there.load);
+  all.lost += there.lost;
+  all.short_of_pages = all.short_of_pages || there.short_of_pages;
+  all.victims_queue += there.victims_queue;
+  all.victims_pages += there.victims_pages;
+  all.free_pages = std::min(all.free_pages, there.free_pages);
+  all.pressure = std::max(all.pressure, there.pressure);
+}
+
+}  // namespace
+
+Plan plan_on_all(std::span<const PlacementDevice> devices,
+                 Instant now,
+                 Instant waiting_since,
+                 const PlacementOptions& options) {
+  HEDDLE_CHECK(!devices.empty());
+  Plan all = plan_on(devices.front(), now, waiting_since, options);
+  for (PlacementDevice device : devices.subspan(1)) {
+    for (ResidentView& resident : device.residents) {
+      const bool goes =
+          std::find(all.victims.begin(), all.victims.end(), resident.model) != all.victims.end();
+      resident.displaced = resident.displaced || goes;
+      resident.worth = goes ? 0 : resident.worth;  // It is lost once.
+    }
+    join(plan_on(device, now, waiting_since, options), all);
+  }
+  return all;
 }
 
 Placement placement_of(const PlanChoice& choice) {

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "policy/eviction.h"
 #include "policy/plans.h"
+#include "policy/reservations.h"
 
 namespace heddle::policy {
 
@@ -25,6 +26,7 @@ struct PlacementDevice {
   /// Until the wanted model is whole there, where that differs: parts of it may be there already.
   Duration missing{};
   std::vector<ResidentView> residents{};
+  std::optional<Reservation> reserved{};  ///< It is kept for another model.
 };
 
 struct PlacementOptions {
@@ -37,15 +39,25 @@ struct PlacementOptions {
   Duration soonest{};                    ///< The load where nothing is missing.
   Duration first{};                      ///< Then until the first token.
   Duration ttft_left = Duration::max();  ///< As PlanOptions has it.
+  /// Within so long after it was loaded the wanted model can have left again; nullopt: not known.
+  std::optional<Duration> stays{};
 };
 [[nodiscard]] PlanOptions plan_options(const PlacementOptions& options);
 
 /// What a device allows, as a plan: to serve; else to load where it has free pages; else where idle
-/// models can go; else where busy ones can, once fairness and residence allow; else to wait.
+/// models can go; else where busy ones can, once fairness and residence allow; else to wait. A
+/// device that is kept for another model has to be passed (may_pass).
 [[nodiscard]] Plan plan_on(const PlacementDevice& device,
                            Instant now,
                            Instant waiting_since,
                            const PlacementOptions& options);
+
+/// The same of devices that the wanted model is to be on at once, one or more: what all of them
+/// allow. Victims of any go from all; `where` is the first. To wait is until the last allows it.
+[[nodiscard]] Plan plan_on_all(std::span<const PlacementDevice> devices,
+                               Instant now,
+                               Instant waiting_since,
+                               const PlacementOptions& options);
 
 struct Placement {
   PlacementOutcome outcome = PlacementOutcome::kWait;

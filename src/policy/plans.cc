@@ -70,6 +70,8 @@ std::string_view reason_name(PlacementReason reason) {
       return "fairness";
     case PlacementReason::kResidence:
       return "residence";
+    case PlacementReason::kReserved:
+      return "reserved";
     case PlacementReason::kTransition:
       return "transition";
     case PlacementReason::kPinned:

@@ -43,6 +43,7 @@ enum class PlacementReason : std::uint8_t {
   kBusyVictims,  ///< Busy models make room: the oldest request has waited long enough.
   kFairness,     ///< Busy models would make room, but it has not waited long enough yet.
   kResidence,    ///< Busy models would make room, but they have not been there long enough yet.
+  kReserved,     ///< The device is kept for a model that has waited for longer.
   kTransition,   ///< Loads, evictions or other plans are under way; or the device is down.
   kPinned,       ///< Pinned models leave too little.
   kTooLarge,     ///< It is larger than every device.

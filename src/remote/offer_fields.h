@@ -34,6 +34,7 @@ inline void fields(Fields& v, Offer& x) {
   v(8, "keeps_requests", x.keeps_requests);
   v(9, "fetched", x.fetched);
   v(10, "cuts", x.cuts);
+  v(11, "together", x.together);
 }
 
 inline void fields(Fields& v, Assignment& x) {

@@ -104,6 +104,7 @@ inline void fields(Fields& v, EngineStatus& x) {
   v(13, "trouble", x.trouble);
   v(14, "kv_limit_pages", x.kv_limit_pages, kCount);
   v(15, "kv_used_pages", x.kv_used_pages, kCount);
+  v(16, "further", x.further);
 }
 
 inline void fields(Fields& v, ResidentStatus& x) {

@@ -28,6 +28,9 @@ using TicketId = Id<struct TicketIdTag>;
 struct ExternalModel {
   /// Its requests may end for so long, then it is suspended with them; nullopt: they must end.
   std::optional<Duration> drain{};
+  /// Of one on several devices at once: for each device of its footprints the others, ascending and
+  /// after that one, which speaks for all. It needs as much of each.
+  std::map<DeviceId, std::vector<DeviceId>> further{};
 };
 
 /// Where one rank of a sharded model is.
