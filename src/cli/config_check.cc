@@ -101,12 +101,14 @@ void show(const config::ModelConfig& model) {
   for (const spec::SuspendLevel level : engine.suspend) {
     levels.emplace_back(spec::name(level));
   }
-  std::printf("model %s: %s, %s of device %s\n",
+  const char* share = engine.further_devices.empty() ? "device" : "each of the devices";
+  std::printf("model %s: %s, %s of %s %s\n",
               model.id.c_str(),
               engine.kind == spec::EngineKind::kGeneric ? "an engine"
                                                         : std::string(name(engine.kind)).c_str(),
               engine.memory > 0 ? format_bytes(engine.memory).c_str() : "a share to be measured",
-              engine.device.c_str());
+              share,
+              device_names(engine).c_str());
   std::printf("  started by    %s\n", how.empty() ? "somebody else" : how.c_str());
   std::printf("  listens at    %s, ready when %s\n",
               engine.upstream.url().c_str(),

@@ -53,9 +53,11 @@ struct EngineConfig {
   std::string health_path = "/health";
   std::string served_name{};  ///< `model` of forwarded requests; empty: as the client wrote it.
   RequestFilters filters{};
-  std::string device{};      ///< By name; empty where a host says that for itself, and has not.
-  std::string misfit{};      ///< Why it cannot be on this host; empty: it can.
-  std::uint64_t memory = 0;  ///< Of its device while it runs [bytes]; 0: unknown, it is measured.
+  std::string device{};  ///< By name; empty where a host says that for itself, and has not.
+  std::vector<std::string> further_devices{};  ///< That it is on at once beside `device`.
+  std::string misfit{};                        ///< Why it cannot be on this host; empty: it can.
+  /// Of each of its devices while it runs [bytes]; 0: unknown, it is measured.
+  std::uint64_t memory = 0;
   /// Its KV is kvcached's: it grows and shrinks beside `memory`, as it is told.
   bool elastic_kv = false;
   std::uint64_t kv_least = std::uint64_t{1} << 30U;  ///< Of elastic KV, what it always has [bytes].
@@ -71,6 +73,15 @@ struct EngineConfig {
   bool loading_state = false;   ///< Tell clients in the reasoning field that it is being loaded.
   friend bool operator==(const EngineConfig&, const EngineConfig&) = default;
 };
+
+/// All devices of the engine by name: "gpu0+gpu1".
+[[nodiscard]] inline std::string device_names(const EngineConfig& engine) {
+  std::string names = engine.device;
+  for (const std::string& further : engine.further_devices) {
+    names += "+" + further;
+  }
+  return names;
+}
 
 /// Which engines may be resident together (llama-swap's groups).
 struct GroupConfig {

@@ -294,6 +294,25 @@ void build_command(Fields& f,
   engine.command.insert(engine.command.end(), args.begin(), args.end());
 }
 
+void declare_devices(Fields& f, EngineConfig& engine) {
+  std::vector<std::string> names;
+  f.texts({"device",
+           "Name of the device whose memory it uses; a list of names for an engine that is on all "
+           "of them at once."},
+          names);
+  if (names.empty()) {
+    return;
+  }
+  engine.device = names.front();
+  engine.further_devices.assign(names.begin() + 1, names.end());
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) {
+      f.reject("device", "names \"" + *name + "\" twice");
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 void declare_engine_defaults(Fields& f, SwapSettings& settings) {
@@ -324,8 +343,8 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
   declare_address(f, settings, model.id, engine);
   f.section({"filters", "Changes to requests before they go to the engine."},
             [&](Fields& inner) { declare_filters(inner, engine.filters, model); });
-  f.text({"device", "Name of the device whose memory it uses."}, engine.device);
-  f.bytes({"memory", "What it holds of its device while it runs; measured when absent."},
+  declare_devices(f, engine);
+  f.bytes({"memory", "What it holds of each of its devices while it runs; measured when absent."},
           engine.memory);
   declare_levels(f, engine);
   declare_kv(f, engine);

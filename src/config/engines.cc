@@ -121,6 +121,51 @@ bool has_gpus(const Config& config) {
   });
 }
 
+/// The devices an engine is on, in their order in the file; none, with the reason, when that cannot
+/// be told.
+std::vector<const DeviceConfig*> devices_of(const Config& config,
+                                            const EngineConfig& engine,
+                                            std::string& trouble) {
+  std::vector<const DeviceConfig*> all;
+  std::vector<std::string> names{engine.device};
+  names.insert(names.end(), engine.further_devices.begin(), engine.further_devices.end());
+  for (const std::string& name : names) {
+    EngineConfig one = engine;
+    one.device = name;
+    const DeviceConfig* found = device_of(config, one, trouble);
+    if (found == nullptr) {
+      return {};
+    }
+    all.push_back(found);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+/// What keeps an engine from being on several devices at once; empty: nothing.
+std::string several_trouble(const EngineConfig& engine,
+                            const std::vector<const DeviceConfig*>& devices) {
+  if (devices.size() <= 1) {
+    return {};
+  }
+  const DeviceConfig& first = *devices.front();
+  for (const DeviceConfig* device : devices) {
+    if (device->kind != first.kind) {
+      return "device: " + first.name + " and " + device->name +
+             " are of different kinds; name devices of one kind";
+    }
+  }
+  if (engine.elastic_kv) {
+    return "device: an engine with elastic KV is on one device, and this one names " +
+           std::to_string(devices.size());
+  }
+  const bool ours = !engine.command.empty() || !engine.container.image.empty();
+  if (ours && engine.memory == 0) {
+    return "memory: is missing: say what the engine needs of each of its devices";
+  }
+  return {};
+}
+
 /// What keeps an engine from ever running on its device; empty: nothing.
 std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) {
   const std::uint64_t least = engine.elastic_kv ? engine.kv_least : 0;
@@ -259,10 +304,18 @@ void settle_engines(Config& config) {
       continue;
     }
     EngineConfig& engine = *model.engine;
-    const DeviceConfig* device = device_of(config, engine, engine.misfit);
+    const std::vector<const DeviceConfig*> devices = devices_of(config, engine, engine.misfit);
+    const DeviceConfig* device = devices.empty() ? nullptr : devices.front();
     if (device != nullptr) {
       engine.device = device->name;
-      engine.misfit = fit_trouble(engine, *device);
+      engine.further_devices.clear();
+      engine.misfit = several_trouble(engine, devices);
+      for (const DeviceConfig* each : devices) {
+        if (each != device) {
+          engine.further_devices.push_back(each->name);
+        }
+        engine.misfit = engine.misfit.empty() ? fit_trouble(engine, *each) : engine.misfit;
+      }
       if (engine.misfit.empty() && device->kind == DeviceKind::kCpu && has_gpus(config)) {
         engine.misfit =
             "device: " + device->name +

@@ -21,6 +21,11 @@ bool is_elsewhere(const EngineConfig& engine) {
   return engine.command.empty() && engine.container.image.empty();
 }
 
+/// Whether the device is one of the engine's.
+bool is_on(const EngineConfig& engine, const std::string& device) {
+  return engine.device == device || contains(engine.further_devices, device);
+}
+
 /// Takes out members that are no models, and says so.
 void check_members(Config& config, Diagnosis& diagnosis) {
   std::set<std::string> ids;
@@ -234,7 +239,7 @@ void resolve_groups(Config& config, Diagnosis& diagnosis) {
         // Who is in no group of the file may need all of its device, but nothing of others.
         const bool by_default = &group >= config.groups.data() + named;
         return by_default ? model.engine && !is_elsewhere(*model.engine) &&
-                                model.engine->device == by.engine->device
+                                is_on(*model.engine, by.engine->device)
                           : theirs != nullptr;
       };
   for (ModelConfig& model : config.models) {

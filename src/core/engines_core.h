@@ -25,7 +25,8 @@ using EngineLife = Id<struct EngineLifeTag>;
 struct HostedEngine {
   ModelId model{};
   DeviceId device{};
-  /// What it may hold of each of its devices while it runs; reserved before it starts or comes back.
+  /// What it may hold of each of its devices while it runs; reserved before it starts or comes
+  /// back.
   std::int64_t pages = 0;
   /// How it may be suspended, cheapest first; distinct, the last is kStop.
   std::vector<spec::SuspendLevel> levels{spec::SuspendLevel::kStop};

@@ -80,8 +80,7 @@ bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level
   const bool frees = freed(entry, known ? cost.held_pages : 0) >= entry.eviction->free_pages;
   const bool standing = level != spec::SuspendLevel::kFreeze || entry.eviction->free_pages == 0;
   const auto devices = static_cast<std::int64_t>(1 + entry.config.further.size());
-  const std::int64_t expected =
-      level == spec::SuspendLevel::kCheckpoint ? devices * entry.held : 0;
+  const std::int64_t expected = level == spec::SuspendLevel::kCheckpoint ? devices * entry.held : 0;
   const std::int64_t saved = known ? cost.host_pages : expected;
   const bool room = saved == 0 || saved <= host_pages_for(entry);
   // One that sleeps has to be awake for a moment to sleep deeper, with all its memory.
@@ -162,9 +161,8 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
   entry->level = suspended.level;
   set_held(*entry, held);
   if (freed(*entry, held) < entry->eviction->free_pages) {
-    entry->trouble = std::string(name(suspended.level)) + " left it " +
-                     std::to_string(held) + " of " +
-                     std::to_string(entry->came_with) + " pages where " +
+    entry->trouble = std::string(name(suspended.level)) + " left it " + std::to_string(held) +
+                     " of " + std::to_string(entry->came_with) + " pages where " +
                      std::to_string(entry->eviction->free_pages) + " were to come free";
   } else if (!keep_on_host(*entry, suspended.host_pages)) {
     entry->trouble = std::string(name(suspended.level)) + " saved " +

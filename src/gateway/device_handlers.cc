@@ -69,7 +69,7 @@ void write_part(spec::JsonWriter& json,
                 const std::vector<core::ModelStatus>& models,
                 const Catalog& catalog) {
   for (const core::ModelStatus& model : models) {
-    std::vector<DeviceId> ranks = model.peers;
+    std::vector<DeviceId> ranks = model.external ? std::vector<DeviceId>() : model.peers;
     if (!ranks.empty()) {
       ranks.insert(ranks.begin(), *model.device);
     }

@@ -37,16 +37,30 @@ void write_cost(spec::JsonWriter& json,
   json.end_object();
 }
 
+/// The devices that the engine is on.
+std::vector<std::string> names_of(const core::EngineStatus& engine,
+                                  const std::vector<core::DeviceStatus>& devices) {
+  std::vector<std::string> names;
+  for (const core::DeviceStatus& device : devices) {
+    if (device.id == engine.device || std::ranges::count(engine.further, device.id) > 0) {
+      names.push_back(device.name);
+    }
+  }
+  return names;
+}
+
 /// One engine, which listens at `url`; empty: where its host alone knows.
 void write_engine(spec::JsonWriter& json,
                   const core::EngineStatus& engine,
                   const CatalogModel& model,
                   const core::DeviceStatus& device,
+                  const std::vector<std::string>& devices,
                   const std::string& url,
                   Instant now) {
   const auto bytes = [&device](std::int64_t pages) {
     return static_cast<std::uint64_t>(pages) * device.page_bytes;
   };
+  const std::int64_t places = std::ssize(devices);
   json.begin_object().key("model").string(model.config.id);
   if (model.config.engine) {
     json.key("kind").string(spec::name(model.config.engine->kind));
@@ -54,7 +68,11 @@ void write_engine(spec::JsonWriter& json,
   if (!url.empty()) {
     json.key("url").string(url);
   }
-  json.key("device").string(device.name).key("state").string(core::name(engine.state));
+  json.key("device").string(device.name).key("devices").begin_array();
+  for (const std::string& name : devices) {
+    json.string(name);
+  }
+  json.end_array().key("state").string(core::name(engine.state));
   json.key("level");
   if (engine.level) {
     json.string(spec::name(*engine.level));
@@ -62,8 +80,8 @@ void write_engine(spec::JsonWriter& json,
     json.null();
   }
   json.key("since_ms").number(engine.since == Instant{} ? 0 : milliseconds(now - engine.since));
-  json.key("reserved_bytes").integer(bytes(engine.reserved_pages));
-  json.key("held_bytes").integer(bytes(engine.held_pages));
+  json.key("reserved_bytes").integer(bytes(places * engine.reserved_pages));
+  json.key("held_bytes").integer(bytes(places * engine.held_pages));
   json.key("host_bytes").integer(bytes(engine.host_pages));
   if (engine.kv_limit_pages > 0) {
     json.key("kv_limit_bytes").integer(bytes(engine.kv_limit_pages));
@@ -131,7 +149,7 @@ Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, st
             context->upstream->route(model->id, engine.device, model->config.engine->upstream);
         url = route.address ? route.address->url() : "";
       }
-      write_engine(json, engine, *model, *device, url, context->now());
+      write_engine(json, engine, *model, *device, names_of(engine, devices), url, context->now());
     }
   }
   json.end_array().end_object();

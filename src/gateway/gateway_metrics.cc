@@ -353,7 +353,7 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
                  labels("where", where),
                  static_cast<double>(pages) * static_cast<double>(page_bytes));
   };
-  bytes("device", engine.held_pages);
+  bytes("device", engine.held_pages * (1 + std::ssize(engine.further)));
   bytes("host", engine.host_pages);
   if (engine.kv_limit_pages > 0) {
     bytes("kv_limit", engine.kv_limit_pages);

@@ -14,7 +14,9 @@ inline void add_lent(const external::EngineHost& host, core::DeviceStatus& devic
   }
   auto& external = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kExternal));
   for (const core::EngineStatus& engine : host.engines()) {
-    if (engine.device == device.id && device.up) {
+    const bool here = engine.device == device.id ||
+                      std::ranges::find(engine.further, device.id) != engine.further.end();
+    if (here && device.up) {
       device.usage.total += engine.reserved_pages;
       external.reserved += engine.reserved_pages;
       external.held += std::min(engine.held_pages, engine.reserved_pages);

@@ -41,16 +41,36 @@ std::string record_directory(const config::Config& config, HostId host) {
   return base + "/heddle-" + std::to_string(std::hash<std::string>{}(config.file)) + "/" + name;
 }
 
-/// The device that an engine is to run on, of those configured; their number where it is none.
-std::size_t engine_device(const config::Config& config, const config::EngineConfig& engine) {
-  const auto found = std::ranges::find(config.devices, engine.device, &config::DeviceConfig::name);
+/// The device of this name, of those configured; their number where it is none.
+std::size_t device_named(const config::Config& config, const std::string& name) {
+  const auto found = std::ranges::find(config.devices, name, &config::DeviceConfig::name);
   return static_cast<std::size_t>(found - config.devices.begin());
 }
 
-/// What an engine may have of its device. One that was given all of it gets whole pages of it.
+/// The device that an engine is to run on, the first of several.
+std::size_t engine_device(const config::Config& config, const config::EngineConfig& engine) {
+  return device_named(config, engine.device);
+}
+
+/// The others of several, ascending.
+std::vector<DeviceId> further_devices(const config::Config& config,
+                                      HostId host,
+                                      const config::EngineConfig& engine) {
+  std::vector<DeviceId> all;
+  for (const std::string& name : engine.further_devices) {
+    all.push_back(device_id(host, device_named(config, name)));
+  }
+  return all;
+}
+
+/// What an engine may have of each of its devices. One that was given all of one gets whole pages
+/// of it.
 std::int64_t engine_pages(const config::Config& config, const config::EngineConfig& engine) {
   const std::uint64_t page = page_of(config);
-  const std::uint64_t device = config.devices.at(engine_device(config, engine)).memory;
+  std::uint64_t device = config.devices.at(engine_device(config, engine)).memory;
+  for (const std::string& name : engine.further_devices) {
+    device = std::min(device, config.devices.at(device_named(config, name)).memory);
+  }
   return static_cast<std::int64_t>(
       std::min((engine.memory + page - 1) / page, std::max<std::uint64_t>(device / page, 1)));
 }
@@ -115,7 +135,8 @@ void add_engine(const config::Config& config,
                                     .device = device_id(host, index),
                                     .pages = engine_pages(config, engine),
                                     .levels = engine.suspend,
-                                    .kv_least = kv_pages(config, engine)});
+                                    .kv_least = kv_pages(config, engine),
+                                    .further = further_devices(config, host, engine)});
   hosted.configured.push_back(
       {.model = id,
        .name = model.id,
@@ -143,10 +164,15 @@ void offer_engine(const config::Config& config,
   }
   offer.keeps_requests = std::ranges::any_of(engine.suspend, spec::keeps_requests);
   offer.context = 1;  // Tokens are the engine's own affair.
-  offer.ranks.push_back(
-      {.image_bytes = engine.memory,
-       .footprints = {{device_id(host, index),
-                       {.image_pages = engine_pages(config, engine) + kv_pages(config, engine)}}}});
+  const policy::Footprint need{.image_pages =
+                                   engine_pages(config, engine) + kv_pages(config, engine)};
+  host::OfferedRank& rank = offer.ranks.emplace_back();
+  rank.image_bytes = engine.memory;
+  rank.footprints[device_id(host, index)] = need;
+  for (const DeviceId further : further_devices(config, host, engine)) {
+    rank.footprints[further] = need;
+    offer.together = true;
+  }
 }
 
 HostFacts host_facts(const config::Config& config, HostId host) {

@@ -1,6 +1,7 @@
 #include "manager/setup.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,21 @@ void place(const ConfiguredModel& model, std::size_t rank, core::ManagerModel& e
   }
 }
 
+/// On a host where an engine is on several devices at once, the first of them stands for all.
+void lead_together(const ConfiguredModel& model, core::ManagerModel& entry) {
+  for (const auto& [host, offer] : model.offers) {
+    if (!model.served_by(host) || !offer.together) {
+      continue;
+    }
+    const auto& footprints = offer.ranks.front().footprints;
+    std::vector<DeviceId>& further = entry.external->further[footprints.begin()->first];
+    for (auto other = std::next(footprints.begin()); other != footprints.end(); ++other) {
+      further.push_back(other->first);
+      entry.footprints.erase(other->first);
+    }
+  }
+}
+
 core::ManagerModel external_model(const std::vector<ConfiguredModel>& models,
                                   const ConfiguredModel& model) {
   const config::EngineConfig& engine = *model.config.engine;
@@ -49,6 +65,7 @@ core::ManagerModel external_model(const std::vector<ConfiguredModel>& models,
   place(model, 0, entry);
   entry.external =
       core::ExternalModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt};
+  lead_together(model, entry);
   for (const ConfiguredModel& other : models) {
     if (std::count(model.config.displaces.begin(), model.config.displaces.end(), other.config.id) >
         0) {

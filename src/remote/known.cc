@@ -49,6 +49,7 @@ std::vector<DeviceId> devices_of(const HostStatus& status) {
   }
   for (const core::EngineStatus& engine : status.engines) {
     all.push_back(engine.device);
+    all.insert(all.end(), engine.further.begin(), engine.further.end());
   }
   return all;
 }

@@ -36,7 +36,7 @@ std::optional<policy::StartDevice> free_device(const State& state, DeviceId id, 
         return resident.queue > 0 || resident.pinned || resident.in_transition ||
                other.external() || other.grouped();
       });
-  if (!seen.available || in_use || device.claimed) {
+  if (!seen.available || in_use || device.claimed || seen.reserved) {
     return std::nullopt;
   }
   const auto page_bytes = static_cast<std::int64_t>(device.config.page_bytes);

@@ -13,34 +13,64 @@
 
 namespace heddle::core::manager {
 
+namespace {
+
+/// All devices that the plan is for, of which this is one.
+std::vector<DeviceId> devices_of(const DrainPlan& plan, DeviceId device) {
+  return plan.devices.empty() ? std::vector<DeviceId>{device} : plan.devices;
+}
+
+}  // namespace
+
 void DrainPlans::begin(DeviceId id,
                        ModelId model,
                        const std::vector<ModelId>& victims,
                        std::string instead) {
-  DeviceState& device = state_.devices.at(id);
-  device.plan = DrainPlan{
-      .model = model, .victims = victims, .began = state_.now, .instead = std::move(instead)};
-  reindex(state_, id);
-  for (const ModelId victim : victims) {
-    const Instance& leader = *leading(state_, device, victim);
-    if (!leader.is<Suspended>() && !leader.is<Loading>() && !leader.staged()) {
-      residency_.drain_for(id, victim, model, victim);
+  DrainPlan plan{.model = model, .began = state_.now, .instead = std::move(instead)};
+  const std::vector<ShardPlace> places = block(state_, model, id);
+  for (std::size_t i = 0; places.size() > 1 && i < places.size(); ++i) {
+    plan.devices.push_back(places[i].device);
+  }
+  for (const ShardPlace& place : places) {
+    DeviceState& device = state_.devices.at(place.device);
+    plan.victims.clear();
+    std::ranges::copy_if(victims, std::back_inserter(plan.victims), [&](ModelId victim) {
+      return device.instances.contains(victim);
+    });
+    device.plan = plan;
+    reindex(state_, place.device);
+    for (const ModelId victim : plan.victims) {
+      const Instance& leader = *leading(state_, device, victim);
+      if (!leader.is<Suspended>() && !leader.is<Loading>() && !leader.is<Draining>() &&
+          !leader.staged()) {
+        residency_.drain_for(place.device, victim, model, victim);
+      }
     }
   }
 }
 
 void DrainPlans::cancel(DeviceId id) {
-  DeviceState& device = state_.devices.at(id);
-  if (!device.plan) {
+  if (!state_.devices.at(id).plan) {
     return;
   }
-  for (const ModelId victim : device.plan->victims) {
-    if (device.instances.contains(victim)) {
-      residency_.resume(id, victim);
+  const DrainPlan plan = *state_.devices.at(id).plan;
+  for (const DeviceId each : devices_of(plan, id)) {
+    const DeviceState& device = state_.devices.at(each);
+    for (const ModelId victim : device.plan->victims) {
+      if (device.instances.contains(victim)) {
+        residency_.resume(each, victim);
+      }
     }
   }
-  device.plan.reset();
-  reindex(state_, id);
+  drop(plan, id);
+}
+
+/// What was planned is done, or given up.
+void DrainPlans::drop(const DrainPlan& plan, DeviceId id) {
+  for (const DeviceId each : devices_of(plan, id)) {
+    state_.devices.at(each).plan.reset();
+    reindex(state_, each);
+  }
 }
 
 void DrainPlans::advance() {
@@ -49,6 +79,9 @@ void DrainPlans::advance() {
     if (device.plan->lacks > 0) {
       free_lacking(id);
       return;
+    }
+    if (devices_of(*device.plan, id).front() != id) {
+      return;  // The first of its devices goes on with it.
     }
     const auto wanting = state_.models.find(device.plan->model);
     if (wanting == state_.models.end() || !wanting->second.wanted()) {
@@ -67,35 +100,60 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
         id, plan.model, {}, "those in its way have given back enough", {.instead = plan.instead});
     return;
   }
-  const bool dissolved = dissolve_victims(device, plan);
-  if (!suspend_victims(id, plan) || !dissolved) {
+  std::vector<ShardPlace> elsewhere;  // That go from further devices.
+  std::vector<ModelId> victims;
+  bool idle = true;
+  bool enough = true;
+  for (const DeviceId each : devices_of(plan, id)) {
+    const DeviceState& there = state_.devices.at(each);
+    Cleared cleared = clear(there, DrainPlan(*there.plan));
+    idle = idle && cleared.idle;
+    enough = enough && cleared.enough;
+    for (const ModelId victim : cleared.victims) {
+      if (each == id) {
+        victims.push_back(victim);
+      } else {
+        elsewhere.push_back({.model = victim, .device = each});
+      }
+    }
+  }
+  if (!idle) {
     return;  // Some run still, or are on their way out.
   }
-  std::vector<ModelId> victims;
+  if (!enough) {
+    cancel(id);  // Others have grown meanwhile; choose again.
+    return;
+  }
+  drop(plan, id);
+  for (const ShardPlace& victim : elsewhere) {
+    residency_.evict(
+        victim.device, victim.model, EvictMode::kWhenIdle, EvictionReason::kDisplaced, plan.model);
+  }
+  loads_.wanted(
+      id, plan.model, victims, "those in its way are idle now", {.instead = plan.instead});
+}
+
+/// Has groups and external engines leave that can, and looks at what is left.
+DrainPlans::Cleared DrainPlans::clear(const DeviceState& device, const DrainPlan& plan) {
+  const bool dissolved = dissolve_victims(device, plan);
+  if (!suspend_victims(device.config.id, plan) || !dissolved) {
+    return {};
+  }
+  Cleared cleared{.idle = true};
   const std::int64_t workspace = workspace_of(state_, device, plan.model);
   std::int64_t available = free_pages(state_, device, workspace);
-  bool all_idle = true;
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
     if (found == device.instances.end() || found->second.is<Evicting>() ||
         state_.models.at(victim).external()) {
       continue;
     }
-    all_idle = all_idle && idle(state_, found->second);
+    cleared.idle = cleared.idle && idle(state_, found->second);
     available += pages_of(state_, device, victim, workspace);
-    victims.push_back(victim);
+    cleared.victims.push_back(victim);
   }
-  if (!all_idle) {
-    return;
-  }
-  if (available >= outline(state_, device, plan.model).need_pages) {
-    state_.devices.at(id).plan.reset();
-    reindex(state_, id);
-    loads_.wanted(
-        id, plan.model, victims, "those in its way are idle now", {.instead = plan.instead});
-  } else {
-    cancel(id);  // Others have grown meanwhile; choose again.
-  }
+  cleared.enough = available >= outline(state_, device, plan.model).need_pages;
+  return cleared;
 }
 
 /// Whether those that are drained have given back so much that the model has room beside them; not
@@ -154,7 +212,7 @@ bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
     if (found == device.instances.end() || !state_.models.at(victim).external()) {
       continue;
     }
-    const Instance& engine = found->second;
+    const Instance& engine = *leading(state_, device, victim);
     const std::int64_t short_by =
         need - free_pages(state_, device, workspace_of(state_, device, plan.model));
     if (engine.is<Suspended>() && (short_by <= 0 || engine.kv_pages == 0)) {
@@ -211,7 +269,7 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
   std::vector<policy::ResidentView> at_once = others;
   std::erase_if(at_once, [&](const policy::ResidentView& resident) {
     return state_.models.at(resident.model).external() &&
-           !device.instances.at(resident.model).in_flight.empty();
+           !leading(state_, device, resident.model)->in_flight.empty();
   });
   auto victims = policy::choose_victims(at_once, 0, report.pages_wanted);
   if (!victims) {
@@ -235,8 +293,8 @@ std::vector<policy::ResidentView> DrainPlans::others_at(const DeviceState& devic
                                                         ModelId wanting) const {
   std::vector<policy::ResidentView> others = view(state_, device, wanting).residents;
   std::erase_if(others, [&](const policy::ResidentView& resident) {
-    const Instance& instance = device.instances.at(resident.model);
-    return instance.is<Suspended>() && !instance.in_flight.empty();
+    const Instance* instance = leading(state_, device, resident.model);
+    return instance != nullptr && instance->is<Suspended>() && !instance->in_flight.empty();
   });
   for (policy::ResidentView& other : others) {
     other.in_transition = false;
@@ -304,7 +362,7 @@ void DrainPlans::free_lacking(DeviceId id) {
     const auto found = device.instances.find(victim);
     stale = stale || found == device.instances.end() || found->second.is<Evicting>();
     if (!stale && state_.models.at(victim).external()) {
-      const Instance& engine = found->second;
+      const Instance& engine = *leading(state_, device, victim);
       ready = ready && engine.in_flight.empty();
       if (engine.is<Serving>() && !engine.in_flight.empty()) {
         residency_.drain_for(id, victim, device.plan->model, victim);

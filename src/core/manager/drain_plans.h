@@ -16,13 +16,14 @@ class DrainPlans {
   DrainPlans(State& state, Outbox& out, Residency& residency, Loads& loads)
       : state_(state), out_(out), residency_(residency), loads_(loads) {}
 
-  /// The victims are sent nothing more; when they are idle, the model is loaded in their place.
-  /// `instead` as DrainPlan has it.
+  /// The victims are sent nothing more; when they are idle, the model is loaded in their place. For
+  /// an engine on several devices, of which this one leads, on all of these: a victim goes from
+  /// wherever it is among them. `instead` as DrainPlan has it.
   void begin(DeviceId device,
              ModelId model,
              const std::vector<ModelId>& victims,
              std::string instead = {});
-  /// The victims stay.
+  /// The victims stay, on all devices that the plan is for.
   void cancel(DeviceId device);
   /// Carries out what waited for models to become idle, and gives up what nobody wants any more.
   void advance();
@@ -39,7 +40,15 @@ class DrainPlans {
   bool suspend_victims(DeviceId device, const DrainPlan& plan);
 
  private:
+  /// What a plan has come to on one of its devices.
+  struct Cleared {
+    bool idle = false;               ///< Nobody is left there that runs.
+    bool enough = false;             ///< Then: with the victims gone there is room.
+    std::vector<ModelId> victims{};  ///< Then: idle models of ours that go.
+  };
   void advance(const DeviceState& device, const DrainPlan& plan);
+  Cleared clear(const DeviceState& device, const DrainPlan& plan);
+  void drop(const DrainPlan& plan, DeviceId device);
   void want_share(DeviceId leader, const DeviceReport& report);
   [[nodiscard]] std::vector<policy::ResidentView> others_at(const DeviceState& device,
                                                             ModelId wanting) const;

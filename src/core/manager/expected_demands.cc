@@ -165,12 +165,13 @@ bool kept_away(const State& state, const ModelState& model) {
          model.idle_in;
 }
 
-/// Whether an external engine is on its way out, or wanted back by requests.
+/// Whether an external engine is on its way out, or wanted back by requests; or is on several
+/// devices, which only requests clear.
 bool decided_elsewhere(const ModelState& model) {
-  return model.external() &&
-         (model.wanted() || std::ranges::any_of(model.spots, [](const Spot& spot) {
-            return spot.instance->is<Evicting>();
-          }));
+  return model.external() && (on_several(model) || model.wanted() ||
+                              std::ranges::any_of(model.spots, [](const Spot& spot) {
+                                return spot.instance->is<Evicting>();
+                              }));
 }
 
 }  // namespace

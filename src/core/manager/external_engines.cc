@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/manager/index.h"
+#include "core/manager/models.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -139,7 +140,9 @@ void ExternalEngines::serves(const Parts& core, const Instance& engine, const En
     core.attempts.succeeded(said.model);
   } else if (engine.is<Evicting>()) {
     // It could not be suspended as was asked; whatever wanted its place looks again.
-    core.plans.cancel(said.device);
+    for (const ShardPlace& place : block(core.state, said.model, said.device)) {
+      core.plans.cancel(place.device);
+    }
     core.devices.pause(said.device, state_.now + kEngineRest);
   }
   const std::optional<DrainPlan>& plan = state_.devices.at(said.device).plan;

@@ -74,7 +74,10 @@ Listed lists_of(const State& state, const ModelState& model) {
                                              return found != state.models.end() &&
                                                     !found->second.spots.empty();
                                            }),
-          .doubled = model.external() && model.spots.size() > 1 && model.footprints.size() > 1,
+          .doubled =
+              model.external() && model.footprints.size() > 1 &&
+              std::ranges::count_if(
+                  model.spots, [](const Spot& spot) { return !spot.instance->part().leader; }) > 1,
           .led = !model.config.groups.empty()};
 }
 
@@ -96,7 +99,8 @@ DeviceUse use_of(const State& state, const DeviceState& device) {
   bool switching = device.plan.has_value();
   for (const auto& [model, instance] : device.instances) {
     const bool member = instance.is<Member>();
-    const Instance* leader = member ? leading(state, device, model) : &instance;
+    const bool follows = member || state.models.at(model).external();
+    const Instance* leader = follows ? leading(state, device, model) : &instance;
     const bool runs = instance.runs() || member;
     if (runs && leader != nullptr && !leader->in_flight.empty()) {
       return DeviceUse::kServing;

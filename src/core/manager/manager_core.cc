@@ -137,6 +137,7 @@ class Core {
   Claims claims_{state_, out_, queues_, residency_, loads_, plans_};
   ExternalEngines engines_{state_};
   PlaceSearch search_{state_};
+  Reservations reservations_{state_, out_};
   Parts parts_{.state = state_,
                .out = out_,
                .catalog = catalog_,
@@ -153,7 +154,8 @@ class Core {
                .loads = loads_,
                .plans = plans_,
                .claims = claims_,
-               .search = search_};
+               .search = search_,
+               .reservations = reservations_};
   std::vector<ManagerEvent> early_{};  ///< Heard before it was known what there is.
   std::vector<GroupFormed> formed_{};  ///< Likewise.
   bool drained_ = false;

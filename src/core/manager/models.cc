@@ -72,7 +72,23 @@ std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader
   if (const auto others = known.config.groups.find(leader); others != known.config.groups.end()) {
     places.insert(places.end(), others->second.begin(), others->second.end());
   }
+  for (const DeviceId other : further_devices(known, leader)) {
+    places.push_back({.model = model, .device = other});
+  }
   return places;
+}
+
+std::span<const DeviceId> further_devices(const ModelState& model, DeviceId leader) {
+  if (!model.external()) {
+    return {};
+  }
+  const auto& further = model.config.external->further;
+  const auto found = further.find(leader);
+  return found == further.end() ? std::span<const DeviceId>() : std::span(found->second);
+}
+
+bool on_several(const ModelState& model) {
+  return model.external() && !model.config.external->further.empty();
 }
 
 bool displaces(const ModelState& model, ModelId other) {
@@ -106,6 +122,11 @@ std::optional<Instant> first_due(const State& state, ModelId id) {
 
 std::int64_t engine_pages(const ModelState& model, DeviceId device) {
   const policy::Footprint* found = model.footprints.find(device);
+  for (const auto& [leader, others] : model.config.external->further) {
+    if (std::ranges::count(others, device) > 0) {
+      found = model.footprints.find(leader);
+    }
+  }
   return engine_pages(model, found == nullptr ? policy::Footprint{} : *found);
 }
 
@@ -114,8 +135,12 @@ std::int64_t engine_pages(const ModelState& model, const policy::Footprint& foot
                                    : std::max<std::int64_t>(model.learned_pages, 1);
 }
 
+Duration most_residence(const ModelState& model) {
+  return std::max(model.config.min_residence, kResidenceSwaps * model.swap_in);
+}
+
 Duration residence(const ModelState& model, const Instance& instance) {
-  const Duration most = std::max(model.config.min_residence, kResidenceSwaps * model.swap_in);
+  const Duration most = most_residence(model);
   if (!instance.in_flight.empty()) {
     return most;
   }
@@ -161,8 +186,9 @@ std::string too_large(const State& state, const ModelState& model) {
   const std::string name = "model '" + model.config.name + "'";
   if (model.external() && !model.footprints.empty()) {
     const ManagerDevice& device = state.devices.at(model.footprints.first_device()).config;
-    return name + " needs " + std::to_string(engine_pages(model, device.id)) +
-           " pages of memory; its device, " + device.name + ", has " + std::to_string(device.pages);
+    return name + " needs " + std::to_string(engine_pages(model, device.id)) + " pages of memory" +
+           (on_several(model) ? " of each of its devices" : "") + "; its device, " + device.name +
+           ", has " + std::to_string(device.pages);
   }
   const policy::Footprint* least = nullptr;
   for (const Seat& seat : model.footprints.seats()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,8 @@ namespace heddle::core::manager {
 /// Its shards but rank 0, or stages but the first; none where it is neither sharded nor cut.
 [[nodiscard]] std::vector<ModelId> shards_of(const ModelState& model);
 
-/// Where the shards are when this device leads, by rank. A model that is not sharded is a block of
-/// one.
+/// Where the shards are when this device leads, by rank; or the devices of an external engine that
+/// is on several. Any other model is a block of one.
 [[nodiscard]] std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader);
 
 /// Whether `other` cannot stay when `model` comes.
@@ -53,11 +54,19 @@ namespace heddle::core::manager {
 /// nullopt: no request waits.
 [[nodiscard]] std::optional<Instant> first_due(const State& state, ModelId model);
 
+/// Of an external engine that is on several devices at once, those beside the one that leads.
+[[nodiscard]] std::span<const DeviceId> further_devices(const ModelState& model, DeviceId leader);
+/// Whether it is such an engine.
+[[nodiscard]] bool on_several(const ModelState& model);
+
 /// Pages that an external engine may hold of the device while it runs there.
 [[nodiscard]] std::int64_t engine_pages(const ModelState& model, DeviceId device);
 /// The same where it needs this.
 [[nodiscard]] std::int64_t engine_pages(const ModelState& model,
                                         const policy::Footprint& footprint);
+
+/// How long an external engine that is busy stays at least.
+[[nodiscard]] Duration most_residence(const ModelState& model);
 
 /// How long an external engine stays at least. One that is idle has answered all requests; if none
 /// has come since the engine did, it may go at once, so that users who alternate between engines

@@ -97,6 +97,14 @@ std::int64_t tokens_max(const State& state, ModelId model, DeviceId device) {
       most = std::min(most, tokens_alone(state, place.model, place.device));
     }
   }
+  if (found != state.models.end()) {
+    for (const DeviceId other : further_devices(found->second, device)) {
+      const auto there = state.devices.find(other);
+      const bool fits = there != state.devices.end() &&
+                        engine_pages(found->second, device) <= there->second.config.pages;
+      most = fits ? most : 0;
+    }
+  }
   return most;
 }
 

@@ -13,6 +13,7 @@
 #include "core/manager/outbox.h"
 #include "core/manager/place_search.h"
 #include "core/manager/request_queues.h"
+#include "core/manager/reservations.h"
 #include "core/manager/residency.h"
 #include "core/manager/shortages.h"
 #include "core/manager/state.h"
@@ -40,6 +41,7 @@ struct Parts {
   DrainPlans& plans;
   Claims& claims;
   PlaceSearch& search;
+  Reservations& reservations;
 };
 
 }  // namespace heddle::core::manager

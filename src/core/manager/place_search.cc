@@ -286,7 +286,10 @@ std::optional<PlaceSearch::Look> PlaceSearch::look(ModelId id,
                                                    Instant since,
                                                    const DeviceState& device) const {
   const Plan plan = policy::plan_on(
-      outline(state_, device, id), state_.now, since, {.drain_after = state_.options.drain_after});
+      outline(state_, device, id),
+      state_.now,
+      since,
+      {.drain_after = state_.options.drain_after, .stays = stay_time(state_.models.at(id))});
   if (plan.takes()) {
     return std::nullopt;
   }

@@ -46,6 +46,32 @@ Instance* Residency::leading_instance(DeviceId device, ModelId model) {
 
 void Residency::changed(DeviceId device, ModelId model) {
   reindex(state_, device, model);
+  mirror(device, model);
+}
+
+/// What is true of an engine on its first device is true of it on the others.
+void Residency::mirror(DeviceId leader, ModelId model) {
+  const auto& instances = state_.devices.at(leader).instances;
+  const auto first = instances.find(model);
+  for (const DeviceId other : further_devices(state_.models.at(model), leader)) {
+    const auto device = state_.devices.find(other);
+    if (device == state_.devices.end()) {
+      continue;  // Its host has gone.
+    }
+    if (first == instances.end()) {
+      device->second.instances.erase(model);
+    } else {
+      Instance& part = device->second.instances[model];
+      part.stage_ = first->second.stage_;
+      part.part_ = {.leader = leader};
+      part.why = first->second.why;
+      part.load_began = first->second.load_began;
+      part.serving_since = first->second.serving_since;
+      part.from_host = first->second.from_host;
+      part.kv_pages = first->second.kv_pages;
+    }
+    reindex(state_, other, model);
+  }
 }
 
 void Residency::leader_changed(DeviceId device, ModelId model) {
@@ -110,6 +136,15 @@ void Residency::begin_load(DeviceId device_id,
     order.peers.push_back({.id = peer});
   }
   out_.act(std::move(order));
+  mirror(device_id, model);
+  for (const DeviceId other : further_devices(state, device_id)) {
+    const DeviceState& there = state_.devices.at(other);
+    queues_.disturb(other);
+    guests_.make_room(other, model);
+    out_.act(LoadOn{.device = other,
+                    .model = model,
+                    .basis = {.epoch = there.epoch, .version = there.version}});
+  }
 }
 
 void Residency::join(DeviceId device, ModelId shard, DeviceId leader) {
@@ -228,6 +263,9 @@ void Residency::evict(DeviceId device,
                       std::optional<ModelId> for_model,
                       std::int64_t free_pages) {
   const GroupPart part = instance(device, model).part();
+  if (on_several(state_.models.at(model)) && instance(device, model).is<Evicting>()) {
+    return;  // It goes from all its devices already.
+  }
   if (!part.leader || part.staged) {
     evict_here(device, model, mode, why, for_model, free_pages);
     return;
@@ -328,6 +366,7 @@ bool Residency::observe(DeviceId device, const ResidentReport& resident) {
 void Residency::hold_pages(DeviceId device, ModelId model, std::int64_t pages) {
   instance(device, model).kv_pages = pages;
   replace(state_, device);
+  mirror(device, model);
 }
 
 void Residency::spare(DeviceId device, ModelId model, bool spare) {

@@ -14,7 +14,8 @@
 namespace heddle::core::manager {
 
 /// Devices times instances: which model is where, in which stage. The sole writer of stages; what a
-/// worker has to do for a change of stage is commanded here.
+/// worker has to do for a change of stage is commanded here. What is said of an external engine
+/// that is on several devices names the first of them.
 class Residency {
  public:
   Residency(State& state,
@@ -112,6 +113,7 @@ class Residency {
   }
   [[nodiscard]] Instance* leading_instance(DeviceId device, ModelId model);
   void changed(DeviceId device, ModelId model);
+  void mirror(DeviceId leader, ModelId model);
   void leader_changed(DeviceId device, ModelId model);
 
   State& state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/units.h"
@@ -17,13 +18,31 @@ using policy::PlacementOutcome;
 using policy::Plan;
 using policy::PlanKind;
 
+/// An engine on several devices at once, whose views follow each other.
+policy::PlanChoice choose_on_several(const State& state,
+                                     ModelId id,
+                                     Instant since,
+                                     const StartChoice& choice) {
+  policy::PlanPicker picker(policy::plan_options(choice.compared));
+  const std::span<const policy::PlacementDevice> views = choice.views;
+  for (std::size_t first = 0; first < views.size();) {
+    const std::size_t devices = block(state, id, views[first].id).size();
+    picker.add(
+        policy::plan_on_all(views.subspan(first, devices), state.now, since, choice.compared));
+    first += devices;
+  }
+  return picker.choose();
+}
+
 /// An external engine, or a sharded model.
 StartChoice choose_other(const State& state, ModelId id, Instant since) {
   Places places = places_for(state, id, longest_waiting(state, state.models.at(id)));
   StartChoice choice{.compared = placing(state, id, places.load_takes, places.soonest),
                      .fits_elsewhere = places.fits_elsewhere,
                      .views = std::move(places.views)};
-  choice.plans = policy::choose_among(choice.views, state.now, since, choice.compared);
+  choice.plans = on_several(state.models.at(id))
+                     ? choose_on_several(state, id, since, choice)
+                     : policy::choose_among(choice.views, state.now, since, choice.compared);
   choice.placement = policy::placement_of(choice.plans);
   return choice;
 }

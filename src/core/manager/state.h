@@ -17,6 +17,7 @@
 #include "policy/demand.h"
 #include "policy/nic.h"
 #include "policy/placement.h"
+#include "policy/reservations.h"
 
 /// What the manager's core knows. Whoever decides reads it; each part of it has one writer, which
 /// is named beside it.
@@ -226,9 +227,12 @@ struct Member {
 
 using Stage = std::variant<Loading, Serving, Draining, Evicting, Suspended, Member>;
 
-/// The shape of an instance: the whole model on one device, or a shard in a group.
+/// The shape of an instance: the whole model on one device, or a part of it that is on several.
 struct GroupPart {
-  std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
+  /// Of a further shard: where rank 0 of its group is. Of an external engine on several devices,
+  /// everywhere but on the first: that one, which has the requests and speaks for all. The others
+  /// have the same stage.
+  std::optional<DeviceId> leader{};
   /// A shard that was prewarmed and that nobody has asked for since: weights that nobody uses,
   /// which share their device with others and go by themselves.
   bool staged = false;
@@ -309,6 +313,9 @@ struct DrainPlan {
   Instant began{};
   std::int64_t lacks = 0;  ///< More than 0: it is there, and wants so many pages more.
   std::string instead{};   ///< For people: plans that were not taken.
+  /// Of an engine that is to come to several devices: all of them, the first of which goes on with
+  /// the plan. Each has one like this, and none begins or ends without the others.
+  std::vector<DeviceId> devices{};
 };
 
 /// The sequences of a device that wait for memory, as last reported. Written by Shortages.
@@ -360,6 +367,7 @@ struct DeviceState {
   std::map<ModelId, Instance> instances{};  ///< Written by Residency.
   std::optional<DrainPlan> plan{};          ///< Written by DrainPlans.
   std::optional<ModelId> claimed{};         ///< By this model, with others. Written by Claims.
+  std::optional<policy::Reservation> reserved{};  ///< Kept for it. Written by Reservations.
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured. Written by Demand.
   Shortage shortage{};
 

@@ -45,6 +45,11 @@ void add_instances(const State& state, ModelId id, ModelStatus& status) {
   for (const Spot& spot : state.models.at(id).spots) {
     const DeviceId device_id = spot.id;
     const Instance& instance = *spot.instance;
+    if (state.models.at(id).external() && instance.part().leader && !instance.is<Suspended>()) {
+      status.peers.push_back(device_id);
+      status.kv_pages += instance.kv_pages;
+      continue;
+    }
     if (instance.is<Suspended>()) {
       status.requests_waiting += std::ssize(instance.in_flight);
       continue;
@@ -300,8 +305,9 @@ void check_invariants(const State& state) {
       HEDDLE_CHECK(instance.runs() || external || instance.is<Evicting>() ||
                    instance.in_flight.empty());
       // Of stages that an earlier manager placed it is not known yet which group they are of.
-      HEDDLE_CHECK(instance.staged() || instance.part().leader.has_value() ==
-                                            state.models.at(model).config.part_of.has_value());
+      HEDDLE_CHECK(external || instance.staged() ||
+                   instance.part().leader.has_value() ==
+                       state.models.at(model).config.part_of.has_value());
       for (const RequestId request : instance.in_flight) {
         HEDDLE_CHECK(state.requests.at(request).device == id);
       }

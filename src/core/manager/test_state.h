@@ -24,6 +24,7 @@ inline constexpr ModelId kC{3};
 inline constexpr ModelId kGroup{4};  ///< Rank 0 of a sharded model.
 inline constexpr ModelId kShard{5};  ///< Rank 1 of it.
 inline constexpr ModelId kEngine{6};
+inline constexpr ModelId kWide{7};  ///< An engine on two devices.
 inline constexpr ModelId kUnknown{9};
 inline constexpr DeviceId kDevice{0};
 inline constexpr DeviceId kOther{1};
@@ -103,6 +104,14 @@ class TestState {
     ManagerModel engine = new_model(kEngine, "engine");
     engine.footprints[kDevice] = {.image_pages = pages};
     engine.external = ExternalModel{.drain = drain};
+    configuration.models.push_back(engine);
+    configure();
+  }
+  /// An external engine more, on the first two devices at once.
+  void add_wide_engine(std::int64_t pages = kEnginePages) {
+    ManagerModel engine = new_model(kWide, "wide");
+    engine.footprints[kDevice] = {.image_pages = pages};
+    engine.external = ExternalModel{.drain = 2s, .further = {{kDevice, {kOther}}}};
     configuration.models.push_back(engine);
     configure();
   }
@@ -242,6 +251,7 @@ class TestState {
   DrainPlans plans{state, out, residency, loading};
   Claims claims{state, out, queues, residency, loading, plans};
   PlaceSearch search{state};
+  Reservations reservations{state, out};
   Parts all_parts{.state = state,
                   .out = out,
                   .catalog = catalog,
@@ -258,7 +268,8 @@ class TestState {
                   .loads = loading,
                   .plans = plans,
                   .claims = claims,
-                  .search = search};
+                  .search = search,
+                  .reservations = reservations};
   Fresh parts{*this};
 
  private:

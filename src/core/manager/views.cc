@@ -33,7 +33,7 @@ policy::ResidentView engine_view(const State& state,
                                  ModelId id,
                                  const ModelState& wanted) {
   const ModelState& model = state.models.at(id);
-  const Instance& instance = device.instances.at(id);
+  const Instance& instance = *leading(state, device, id);
   const bool stands_by = instance.is<Suspended>();
   const bool busy = !instance.in_flight.empty();
   return {
@@ -120,7 +120,9 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
                    device.claimed.value_or(all) == all,
       // Beside a group that has requests only where nothing else is: both would be slower.
       .short_of_pages = (state.options.planner.pressure && device.shortage.sequences > 0) ||
-                        (device.dedicated && !model.grouped() && runs_group(state, device))};
+                        (device.dedicated && !model.grouped() && runs_group(state, device)),
+      .reserved =
+          device.reserved && device.reserved->model != all ? device.reserved : std::nullopt};
   view.residents.reserve(device.instances.size());
   for (const auto& [id, instance] : device.instances) {
     if (instance.is<Evicting>() || id == wanted) {
@@ -193,6 +195,9 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
     all.pages += part.pages;
     all.need_pages += goes ? 1 : part.pages;  // All that may go has to, if that is enough.
     all.available = all.available && part.available;
+    if (part.reserved && (!all.reserved || part.reserved->since < all.reserved->since)) {
+      all.reserved = part.reserved;
+    }
     for (policy::ResidentView& resident : part.residents) {
       const ModelState& other = state.models.at(resident.model);
       if (goes && !other.external() && std::ranges::count(*goes, resident.model) == 0) {
@@ -230,7 +235,20 @@ policy::PlacementOptions placing(const State& state, ModelId id, Duration load, 
                                     : policy::PlanKind::kActivate,
           .soonest = soonest,
           .first = prompt_time(model),
-          .ttft_left = due ? *due - state.now : Duration::max()};
+          .ttft_left = due ? *due - state.now : Duration::max(),
+          .stays = stay_time(model)};
+}
+
+std::optional<Duration> stay_time(const ModelState& model) {
+  const Duration answer = from_seconds(model.demand.mean_service());
+  if (!model.external()) {
+    return model.grouped() ? std::nullopt : std::optional(model.config.min_residence + answer);
+  }
+  if (model.swap_in == Duration{}) {
+    return std::nullopt;  // What it takes to leave is not known, either.
+  }
+  const Duration drained = std::min(answer, model.config.external->drain.value_or(answer));
+  return most_residence(model) + drained + model.swap_out;
 }
 
 std::optional<DeviceId> standing_by(const State& state, ModelId model) {
@@ -255,6 +273,9 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     const DeviceState& there = state.devices.at(device);
     places.views.push_back(model.sharded() ? block_view(state, id, device)
                                            : view(state, there, id));
+    for (const DeviceId other : further_devices(model, device)) {
+      places.views.push_back(view(state, state.devices.at(other), id));
+    }
     if (state.options.planner.value) {
       places.load_takes = std::max(places.load_takes, load_times.on(there));
     }
@@ -303,7 +324,7 @@ std::vector<DeviceId> serving_places(const State& state, ModelId id) {
   bool room = false;
   for (const Spot& spot : model.spots) {
     const Instance& instance = *spot.instance;
-    if (instance.is<Serving>() && !blocked(state, *spot.device, id)) {
+    if (instance.is<Serving>() && !instance.part().leader && !blocked(state, *spot.device, id)) {
       const auto load = std::ssize(instance.in_flight);
       const bool shortage = state.options.planner.pressure && spot.device->shortage.sequences > 0;
       places.emplace_back(instance.spare || shortage, load, spot.id);

@@ -42,6 +42,7 @@ void weigh(const State& state, const DeviceState& device, policy::PlacementDevic
 /// Where the model could go, one entry a device, or a block of a sharded model, on which `need`
 /// tokens fit. Of whole models of ours PlaceSearch knows more cheaply.
 struct Places {
+  /// Those of an engine on several devices follow the one that leads.
   std::vector<policy::PlacementDevice> views{};
   std::int64_t fits_elsewhere = 0;  ///< Tokens that fit on the roomiest of those left out.
   Duration load_takes{};  ///< The longest time to load it on one of them; where values count.
@@ -55,6 +56,10 @@ struct Places {
                                                ModelId model,
                                                Duration load,
                                                Duration soonest);
+
+/// Within so long after it was loaded the model can have left again for another, by estimate: busy
+/// all the time, with a request that began last. nullopt: not known, or it is sharded.
+[[nodiscard]] std::optional<Duration> stay_time(const ModelState& model);
 
 /// Where an external engine stands by, which comes back nowhere else.
 [[nodiscard]] std::optional<DeviceId> standing_by(const State& state, ModelId model);

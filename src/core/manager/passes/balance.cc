@@ -88,7 +88,7 @@ void balance(const Parts& core) {
   double rate = kLoadRate;
   for (const auto& [device_id, device] : state.devices) {
     if (!device.up || device.leaving || device.plan || device.alone || device.claimed ||
-        dedicated(state, device)) {
+        device.reserved || dedicated(state, device)) {
       continue;
     }
     const std::int64_t workspace = device.workspace;

@@ -133,10 +133,12 @@ void take(const Parts& core, ModelId id, const StartChoice& choice) {
   const bool slow =
       std::any_of(placement.victims.begin(), placement.victims.end(), [&](ModelId victim) {
         const ModelState& model = core.state.models.at(victim);
-        return model.external() || (model.grouped() && staged(there, victim) == nullptr);
+        return model.external() || (model.grouped() && there.instances.contains(victim) &&
+                                    staged(there, victim) == nullptr);
       });
+  const bool several = on_several(core.state.models.at(id));
   std::string instead = describe_others(core.state, id, choice);
-  if (placement.outcome == policy::PlacementOutcome::kLoad && !slow) {
+  if (placement.outcome == policy::PlacementOutcome::kLoad && !slow && !several) {
     core.loads.wanted(placement.device,
                       id,
                       placement.victims,
@@ -210,6 +212,30 @@ void wake_when_rested(const Parts& core, ModelId id, const StartChoice& choice) 
   }
 }
 
+/// A model that has borne with others for as long as is asked of it, and cannot be had yet, has the
+/// devices kept for it where it can be soonest: else those who come later and take less would go
+/// first for ever (SwapServeLLM's reservations).
+void keep_devices(const Parts& core, ModelId id, const StartChoice& choice, Instant since) {
+  const State& state = core.state;
+  const Instant patience = since + state.options.drain_after;
+  if (choice.placement.outcome != policy::PlacementOutcome::kWait || !choice.plans.best ||
+      state.models.at(id).claim) {
+    return;
+  }
+  if (state.now < patience) {
+    core.out.wake_by(patience);
+    return;
+  }
+  const std::vector<ShardPlace> places = block(state, id, choice.plans.best->where);
+  const bool there = std::ranges::all_of(places, [&](const ShardPlace& place) {
+    const DeviceState& device = state.devices.at(place.device);
+    return device.up && !device.leaving;
+  });
+  if (there) {
+    core.reservations.keep(id, since, places, choice.plans.best->not_before.value_or(Instant{}));
+  }
+}
+
 /// Carries out the best plan for the model, as far as that can begin.
 void place_one(const Parts& core, ModelId id, Instant since) {
   const ModelState& model = core.state.models.at(id);
@@ -227,8 +253,12 @@ void place_one(const Parts& core, ModelId id, Instant since) {
     if (const auto leader = block_to_claim(core, id, choice, since)) {
       core.claims.claim(id, *leader, {}, describe_others(core.state, id, choice));
     }
+    keep_devices(core, id, choice, since);
   } else {
     take(core, id, choice);
+    if (model.external()) {
+      keep_devices(core, id, choice, since);
+    }
   }
 }
 
@@ -252,6 +282,7 @@ void place(const Parts& core) {
   for (const auto& [since, id] : wanted) {
     place_one(core, id, since);
   }
+  core.reservations.settle();
 }
 
 }  // namespace heddle::core::manager

@@ -50,13 +50,14 @@ bool due_soon(const State& state, const ModelState& model) {
 }
 
 /// Whether it never leaves for something that is to be prewarmed, or not yet. Bringing an engine
-/// back takes long: it stays as it does where requests want its place, and while it is in use.
+/// back takes long: it stays as it does where requests want its place, and while it is in use. One
+/// on several devices never goes for a forecast.
 bool pinned(const State& state, const ModelState& model, const Instance& instance) {
   const bool settled = model.external()
                            ? instance.is<Serving>() && !due_soon(state, model) &&
                                  state.now >= instance.serving_since + residence(model, instance)
                            : instance.complete;
-  return stays(state, model) || !settled;
+  return stays(state, model) || on_several(model) || !settled;
 }
 
 policy::PlacedReplica placed_replica(const State& state,
@@ -129,7 +130,8 @@ policy::ReplicaMap replica_map(const State& state, bool beside) {
   std::vector<policy::PlacedReplica> replicas;
   for (const auto& [device_id, device] : state.devices) {
     const bool open = device.up && !device.leaving && !device.plan && !device.alone &&
-                      !device.claimed && !held(state, device) && state.now >= device.paused_until &&
+                      !device.claimed && !device.reserved && !held(state, device) &&
+                      state.now >= device.paused_until &&
                       (beside || !device.dedicated || !runs_group(state, device));
     const std::int64_t workspace = device.workspace;
     std::int64_t growth = 0;

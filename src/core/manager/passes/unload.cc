@@ -133,7 +133,7 @@ void unload_doubles(const Parts& core) {
   each(core.state.index.doubled, [&](ModelId id) {
     std::vector<DeviceId> places;
     for (const Spot& spot : core.state.models.at(id).spots) {
-      if (!spot.instance->is<Evicting>()) {
+      if (!spot.instance->is<Evicting>() && !spot.instance->part().leader) {
         places.push_back(spot.id);
       }
     }
