@@ -239,6 +239,11 @@ void reindex(State& state, DeviceId device_id, ModelId id) {
   device.dedicated = is_dedicated(state, device);
   count_use(state, device);
   replace(state, device_id);
+  for (const DeviceId other : further_devices(model, device_id)) {
+    if (const auto there = state.devices.find(other); there != state.devices.end()) {
+      count_use(state, there->second);
+    }
+  }
   if (model.sharded()) {
     state.index.stirred.emplace(id, device_id);
     for (const ShardPlace& place : block(state, id, device_id)) {
