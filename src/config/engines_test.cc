@@ -16,6 +16,9 @@ using testing::Pair;
 
 const Machine kMachine{.cores = {0, 1}, .memory = (16ULL << 30U) + 5};
 
+const std::string kTwoGpus =
+    "devices: [{name: g, kind: external, memory: 2GiB}, {name: h, kind: external, memory: 1GiB}]\n";
+
 Result<Config> parse(std::string_view text) {
   return parse_config(
       text,
@@ -220,7 +223,7 @@ models:
 }
 
 TEST(Engines, WhatCannotBeMeantIsRefused) {
-  const std::pair<const char*, const char*> cases[] = {
+  const std::pair<std::string, const char*> cases[] = {
       {"models: {a: {cmd: ''}}", "models.a.cmd: is empty"},
       {"models: {a: {cmd: \"run 'x\"}}", "the quote ' is not closed"},
       {"models: {a: {cmd: }}", "models.a.cmd: is missing: say how the engine is started"},
@@ -265,6 +268,20 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {container: {image: i}, memory: 1GiB, kv: elastic}}", "add --ipc=host"},
       {"models: {a: {path: x, kv: elastic}}", "models.a.kv: is for engines"},
       {"models: {a: {cmd: x, device: gpu9}}", "there is no \"gpu9\"; there are: engines"},
+      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, gpu9]}}",
+       "models.a.device: there is no \"gpu9\"; there are: engines"},
+      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, engines]}}",
+       "models.a.device: names \"engines\" twice"},
+      {"devices: [{name: g, kind: external, memory: 1GiB}, {name: c, memory: 1GiB}]\n"
+       "models: {a: {cmd: x, memory: 1MiB, device: [c, g]}}",
+       "models.a.device: g and c are of different kinds; name devices of one kind"},
+      {kTwoGpus + "models: {a: {cmd: x, device: [g, h]}}",
+       "models.a.memory: is missing: say what the engine needs of each of its devices"},
+      {kTwoGpus + "models: {a: {cmd: x, memory: 2GiB, device: [g, h]}}",
+       "2.00 GiB can never fit: the device h has 1.00 GiB"},
+      {kTwoGpus +
+           "models: {a: {cmd: x, memory: 1MiB, kv_least: 1MiB, kv: elastic, device: [g, h]}}",
+       "models.a.device: an engine with elastic KV is on one device, and this one names 2"},
       {"models: {a: {cmd: x, unloadtimeout: 3}}", "did you mean \"unloadTimeout\""},
       {"models: {a: {cmd: x, filters: {setParamsByID: {b: 1}}}}", "b is no map"},
       {"models: {a: {proxy: 'http://127.0.0.1:8080', cmd: x}}", "heddle itself listens on"},
@@ -285,6 +302,23 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
     ASSERT_FALSE(config) << text;
     EXPECT_THAT(config.error().message, HasSubstr(message)) << text;
   }
+}
+
+TEST(Engines, MayBeOnSeveralDevicesInTheOrderOfTheFile) {
+  const Result<Config> config = parse(kTwoGpus + R"(
+models:
+  both: {cmd: 'x ${PORT}', memory: 1GiB, device: [h, g]}
+  one: {cmd: 'x ${PORT}', memory: 1GiB, device: [h]}
+  whole: {cmd: 'x ${PORT}', device: h}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(engine(config, "both").device, "g");
+  EXPECT_THAT(engine(config, "both").further_devices, ElementsAre("h"));
+  EXPECT_EQ(device_names(engine(config, "both")), "g+h");
+  EXPECT_EQ(engine(config, "one").device, "h");
+  EXPECT_THAT(engine(config, "one").further_devices, IsEmpty());
+  EXPECT_THAT(config->models[2].displaces, ElementsAre("both", "one"))
+      << "it may need all of a device that the others have, too";
 }
 
 TEST(Engines, ThatMayRunAtOnceNeedPortsOfTheirOwn) {

@@ -202,6 +202,28 @@ TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
   EXPECT_EQ(host_facts(config, HostId(0)).devices[2].page_bytes, kSmallPage);
 }
 
+TEST(Setup, AnEngineOnSeveralDevicesNeedsAsMuchOfEach) {
+  config::Config config = two_devices();
+  for (const std::string name : {"gpu0", "gpu1"}) {
+    config.devices.push_back({.name = name,
+                              .kind = config::DeviceKind::kExternal,
+                              .memory = (name == "gpu0" ? 100 : 60) * kSmallPage,
+                              .page = kSmallPage});
+  }
+  const std::vector<OpenedModel> models = {engine(
+      "both", {.device = "gpu0", .further_devices = {"gpu1"}, .memory = 59 * kSmallPage + 1})};
+  const HostId host(2);
+  const Offer offered = offers(config, host, models).front();
+  EXPECT_TRUE(offered.together);
+  EXPECT_EQ(offered.ranks[0].footprints.at(device_id(host, 2)).image_pages, 60);
+  EXPECT_EQ(offered.ranks[0].footprints.at(device_id(host, 3)).image_pages, 60);
+  const HostModels hosted =
+      host_models(config, host, models, {{.name = "both", .ids = {ModelId(2)}}});
+  ASSERT_EQ(hosted.engines.engines.size(), 1U);
+  EXPECT_EQ(hosted.engines.engines[0].device, device_id(host, 2));
+  EXPECT_EQ(hosted.engines.engines[0].further, std::vector{device_id(host, 3)});
+}
+
 TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   config::Config config = two_devices();
   config.devices = {config.devices[0], config.devices[0], config.devices[0]};

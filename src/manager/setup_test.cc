@@ -138,6 +138,25 @@ TEST(Setup, AnEngineMayBeOnAnyHostThatHasItAndMayDisplaceOthers) {
   EXPECT_FALSE(configure.models[1].external->drain) << "suspended, it loses what it answers";
 }
 
+TEST(Setup, TheFirstDeviceOfAnEngineOnSeveralStandsForAll) {
+  std::vector<ConfiguredModel> models = {model(1)};
+  models[0].config.engine = config::EngineConfig{};
+  for (const HostId host : {kFirst, kSecond}) {
+    host::Offer both = offer(host);
+    both.ranks[0].footprints = {{device_id(host, 1), {.image_pages = 3}},
+                                {device_id(host, 4), {.image_pages = 3}}};
+    both.together = host == kSecond;
+    models[0].offers[host] = both;
+  }
+  const core::Configure configure = core_setup({}, models, {}, kClockOffset);
+  const core::ManagerModel& engine = configure.models[0];
+  EXPECT_EQ(engine.external->further,
+            (std::map<DeviceId, std::vector<DeviceId>>{
+                {device_id(kSecond, 1), {device_id(kSecond, 4)}}}));
+  EXPECT_EQ(engine.footprints.size(), 3U);
+  EXPECT_FALSE(engine.footprints.contains(device_id(kSecond, 4)));
+}
+
 TEST(Setup, AReloadCannotChangeHowThePlannerDecides) {
   const config::Config before;
   config::Config models = before;

@@ -260,6 +260,9 @@ class Instance {
   [[nodiscard]] const T* as() const {
     return std::get_if<T>(&stage_);
   }
+  [[nodiscard]] bool same_stage(const Instance& other) const {
+    return stage_.index() == other.stage_.index();
+  }
   /// It has all it needs to run requests, whether it is sent more or not.
   [[nodiscard]] bool runs() const { return is<Serving>() || is<Draining>(); }
   [[nodiscard]] const GroupPart& part() const { return part_; }

@@ -293,6 +293,27 @@ std::optional<Instant> waits_since(const State& state, ModelId id) {
   return first;
 }
 
+namespace {
+
+/// An external engine on several devices is the same on all of them, and a plan for one is.
+void check_several(const State& state, const DeviceState& device) {
+  for (const auto& [id, instance] : device.instances) {
+    if (!state.models.at(id).external() || !instance.part().leader) {
+      continue;
+    }
+    const Instance* first = leading(state, device, id);
+    HEDDLE_CHECK(first != nullptr && !first->part().leader && instance.in_flight.empty());
+    HEDDLE_CHECK(first->same_stage(instance) && first->kv_pages == instance.kv_pages);
+  }
+  for (const DeviceId other : device.plan ? device.plan->devices : std::vector<DeviceId>{}) {
+    const std::optional<DrainPlan>& plan = state.devices.at(other).plan;
+    HEDDLE_CHECK(plan && plan->model == device.plan->model &&
+                 plan->devices == device.plan->devices);
+  }
+}
+
+}  // namespace
+
 void check_invariants(const State& state) {
   check_requests(state);
   for (const auto& [id, device] : state.devices) {
@@ -312,6 +333,7 @@ void check_invariants(const State& state) {
         HEDDLE_CHECK(state.requests.at(request).device == id);
       }
     }
+    check_several(state, device);
     if (device.plan) {
       const auto wanted = device.instances.find(device.plan->model);
       HEDDLE_CHECK(device.plan->lacks > 0 || wanted == device.instances.end() ||
