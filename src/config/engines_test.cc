@@ -223,7 +223,7 @@ models:
 }
 
 TEST(Engines, WhatCannotBeMeantIsRefused) {
-  const std::pair<std::string, const char*> cases[] = {
+  const std::pair<const char*, const char*> cases[] = {
       {"models: {a: {cmd: ''}}", "models.a.cmd: is empty"},
       {"models: {a: {cmd: \"run 'x\"}}", "the quote ' is not closed"},
       {"models: {a: {cmd: }}", "models.a.cmd: is missing: say how the engine is started"},
@@ -268,20 +268,6 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {container: {image: i}, memory: 1GiB, kv: elastic}}", "add --ipc=host"},
       {"models: {a: {path: x, kv: elastic}}", "models.a.kv: is for engines"},
       {"models: {a: {cmd: x, device: gpu9}}", "there is no \"gpu9\"; there are: engines"},
-      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, gpu9]}}",
-       "models.a.device: there is no \"gpu9\"; there are: engines"},
-      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, engines]}}",
-       "models.a.device: names \"engines\" twice"},
-      {"devices: [{name: g, kind: external, memory: 1GiB}, {name: c, memory: 1GiB}]\n"
-       "models: {a: {cmd: x, memory: 1MiB, device: [c, g]}}",
-       "models.a.device: g and c are of different kinds; name devices of one kind"},
-      {kTwoGpus + "models: {a: {cmd: x, device: [g, h]}}",
-       "models.a.memory: is missing: say what the engine needs of each of its devices"},
-      {kTwoGpus + "models: {a: {cmd: x, memory: 2GiB, device: [g, h]}}",
-       "2.00 GiB can never fit: the device h has 1.00 GiB"},
-      {kTwoGpus +
-           "models: {a: {cmd: x, memory: 1MiB, kv_least: 1MiB, kv: elastic, device: [g, h]}}",
-       "models.a.device: an engine with elastic KV is on one device, and this one names 2"},
       {"models: {a: {cmd: x, unloadtimeout: 3}}", "did you mean \"unloadTimeout\""},
       {"models: {a: {cmd: x, filters: {setParamsByID: {b: 1}}}}", "b is no map"},
       {"models: {a: {proxy: 'http://127.0.0.1:8080', cmd: x}}", "heddle itself listens on"},
@@ -319,6 +305,30 @@ models:
   EXPECT_THAT(engine(config, "one").further_devices, IsEmpty());
   EXPECT_THAT(config->models[2].displaces, ElementsAre("both", "one"))
       << "it may need all of a device that the others have, too";
+}
+
+TEST(Engines, CannotBeOnAnySeveralDevices) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, gpu9]}}",
+       "models.a.device: there is no \"gpu9\"; there are: engines"},
+      {"models: {a: {cmd: x, memory: 1GiB, device: [engines, engines]}}",
+       "models.a.device: names \"engines\" twice"},
+      {"devices: [{name: g, kind: external, memory: 1GiB}, {name: c, memory: 1GiB}]\n"
+       "models: {a: {cmd: x, memory: 1MiB, device: [c, g]}}",
+       "models.a.device: g and c are of different kinds; name devices of one kind"},
+      {kTwoGpus + "models: {a: {cmd: x, device: [g, h]}}",
+       "models.a.memory: is missing: say what the engine needs of each of its devices"},
+      {kTwoGpus + "models: {a: {cmd: x, memory: 2GiB, device: [g, h]}}",
+       "2.00 GiB can never fit: the device h has 1.00 GiB"},
+      {kTwoGpus +
+           "models: {a: {cmd: x, memory: 1MiB, kv_least: 1MiB, kv: elastic, device: [g, h]}}",
+       "models.a.device: an engine with elastic KV is on one device, and this one names 2"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<Config> config = parse(text);
+    ASSERT_FALSE(config) << text;
+    EXPECT_THAT(config.error().message, HasSubstr(message)) << text;
+  }
 }
 
 TEST(Engines, ThatMayRunAtOnceNeedPortsOfTheirOwn) {

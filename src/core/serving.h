@@ -262,7 +262,7 @@ struct ModelStatus {
   std::string name{};
   Residency residency = Residency::kAbsent;  ///< The furthest along of all devices.
   std::optional<DeviceId> device{};          ///< Where that is.
-  std::vector<DeviceId> peers{};             ///< With that, if it is on several: by rank, from 1 up.
+  std::vector<DeviceId> peers{};             ///< With that, if it is on several: by rank, from 1.
   bool host_cached = false;                  ///< Its image is complete in the host cache.
   std::uint64_t image_bytes = 0;
   std::uint64_t loaded_bytes = 0;

@@ -20,6 +20,21 @@ std::vector<DeviceId> devices_of(const DrainPlan& plan, DeviceId device) {
   return plan.devices.empty() ? std::vector<DeviceId>{device} : plan.devices;
 }
 
+/// By estimate, until the victim has left that is drained now.
+Duration leaves_in(const State& state, const DeviceState& device, ModelId victim) {
+  if (!device.instances.contains(victim)) {
+    return {};
+  }
+  const Instance* leader = leading(state, device, victim);
+  const ModelState& model = state.models.at(victim);
+  if (leader == nullptr || leader->is<Suspended>()) {
+    return {};
+  }
+  const Duration answers = busy_time(state.models.at(asked(state, victim)), *leader);
+  const auto& external = model.config.external;
+  return external ? std::min(answers, external->drain.value_or(answers)) + model.swap_out : answers;
+}
+
 }  // namespace
 
 void DrainPlans::begin(DeviceId id,
@@ -39,13 +54,68 @@ void DrainPlans::begin(DeviceId id,
     });
     device.plan = plan;
     reindex(state_, place.device);
-    for (const ModelId victim : plan.victims) {
-      const Instance& leader = *leading(state_, device, victim);
-      if (!leader.is<Suspended>() && !leader.is<Loading>() && !leader.is<Draining>() &&
-          !leader.staged()) {
-        residency_.drain_for(place.device, victim, model, victim);
-      }
+  }
+  for (const ShardPlace& place : places) {
+    put_off(place.device);
+    drain_victims(place.device);
+  }
+}
+
+/// When each victim is drained: so that all have left at once, by estimate. What leaves sooner than
+/// others on further devices would only hold what nobody can use yet.
+void DrainPlans::put_off(DeviceId id) {
+  DeviceState& device = state_.devices.at(id);
+  Duration last{};
+  for (const DeviceId each : devices_of(*device.plan, id)) {
+    const DeviceState& there = state_.devices.at(each);
+    for (const ModelId victim : there.plan->victims) {
+      last = std::max(last, leaves_in(state_, there, victim));
     }
+  }
+  for (const ModelId victim : device.plan->victims) {
+    const Duration spare = last - leaves_in(state_, device, victim);
+    if (device.plan->devices.size() > 1 && spare > Duration{}) {
+      device.plan->later[victim] = state_.now + spare;
+    }
+  }
+}
+
+/// Sends the victims nothing more, but for those that go on for now.
+void DrainPlans::drain_victims(DeviceId id) {
+  const DeviceState& device = state_.devices.at(id);
+  const DrainPlan plan = *device.plan;
+  for (const ModelId victim : plan.victims) {
+    if (!device.instances.contains(victim) || plan.later.contains(victim)) {
+      continue;
+    }
+    const Instance& leader = *leading(state_, device, victim);
+    if (!leader.is<Suspended>() && !leader.is<Loading>() && !leader.is<Draining>() &&
+        !leader.is<Evicting>() && !leader.staged()) {
+      residency_.drain_for(id, victim, plan.model, victim);
+    }
+  }
+}
+
+/// Drains those whose time has come, or all once nothing else is waited for.
+void DrainPlans::drain_later(const DrainPlan& plan) {
+  const auto goes_on = [&](DeviceId id) { return !state_.devices.at(id).plan->later.empty(); };
+  if (std::ranges::none_of(plan.devices, goes_on)) {
+    return;
+  }
+  const bool rest_idle = std::ranges::all_of(plan.devices, [&](DeviceId id) {
+    const DeviceState& device = state_.devices.at(id);
+    return std::ranges::all_of(device.plan->victims, [&](ModelId victim) {
+      const bool here = device.instances.contains(victim) && !device.plan->later.contains(victim);
+      const Instance* leader = here ? leading(state_, device, victim) : nullptr;
+      return leader == nullptr || leader->in_flight.empty();
+    });
+  });
+  for (const DeviceId id : plan.devices) {
+    std::erase_if(state_.devices.at(id).plan->later, [&](const auto& victim) {
+      out_.wake_by(victim.second);
+      return rest_idle || victim.second <= state_.now;
+    });
+    drain_victims(id);
   }
 }
 
@@ -100,6 +170,7 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
         id, plan.model, {}, "those in its way have given back enough", {.instead = plan.instead});
     return;
   }
+  drain_later(plan);
   std::vector<ShardPlace> elsewhere;  // That go from further devices.
   std::vector<ModelId> victims;
   bool idle = true;
@@ -135,6 +206,9 @@ void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
 
 /// Has groups and external engines leave that can, and looks at what is left.
 DrainPlans::Cleared DrainPlans::clear(const DeviceState& device, const DrainPlan& plan) {
+  if (!plan.later.empty()) {
+    return {};
+  }
   const bool dissolved = dissolve_victims(device, plan);
   if (!suspend_victims(device.config.id, plan) || !dissolved) {
     return {};

@@ -48,6 +48,9 @@ class DrainPlans {
   };
   void advance(const DeviceState& device, const DrainPlan& plan);
   Cleared clear(const DeviceState& device, const DrainPlan& plan);
+  void put_off(DeviceId device);
+  void drain_victims(DeviceId device);
+  void drain_later(const DrainPlan& plan);
   void drop(const DrainPlan& plan, DeviceId device);
   void want_share(DeviceId leader, const DeviceReport& report);
   [[nodiscard]] std::vector<policy::ResidentView> others_at(const DeviceState& device,

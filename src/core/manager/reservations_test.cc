@@ -58,7 +58,7 @@ TEST(ManagerReservations, PeopleAreToldOnce) {
 
 TEST(ManagerReservations, AnEngineNeedsWhatItLacksOfEach) {
   TestState core(2);
-  core.add_wide_engine();
+  add_wide_engine(core);
   core.reservations.keep(kWide, core.state.now, {{kWide, kDevice}, {kWide, kOther}}, {});
   EXPECT_EQ(core.device(kDevice).reserved->pages, kEnginePages);
   EXPECT_EQ(core.device(kOther).reserved->pages, kEnginePages);

@@ -319,6 +319,8 @@ struct DrainPlan {
   /// Of an engine that is to come to several devices: all of them, the first of which goes on with
   /// the plan. Each has one like this, and none begins or ends without the others.
   std::vector<DeviceId> devices{};
+  /// Then: victims that go on until then, as others of them take longer to leave.
+  std::map<ModelId, Instant> later{};
 };
 
 /// The sequences of a device that wait for memory, as last reported. Written by Shortages.

@@ -107,14 +107,6 @@ class TestState {
     configuration.models.push_back(engine);
     configure();
   }
-  /// An external engine more, on the first two devices at once.
-  void add_wide_engine(std::int64_t pages = kEnginePages) {
-    ManagerModel engine = new_model(kWide, "wide");
-    engine.footprints[kDevice] = {.image_pages = pages};
-    engine.external = ExternalModel{.drain = 2s, .further = {{kDevice, {kOther}}}};
-    configuration.models.push_back(engine);
-    configure();
-  }
   /// The configuration does not have it any more.
   void remove(ModelId id) {
     std::erase_if(configuration.models, [id](const auto& m) { return m.id == id; });
@@ -302,6 +294,15 @@ class TestState {
     return found;
   }
 };
+
+/// An external engine more, on the first two devices at once.
+inline void add_wide_engine(TestState& core) {
+  ManagerModel engine{.id = kWide, .name = "wide", .context = 1000, .batch = 4};
+  engine.footprints[kDevice] = {.image_pages = kEnginePages};
+  engine.external = ExternalModel{.drain = 2s, .further = {{kDevice, {kOther}}}};
+  core.configuration.models.push_back(engine);
+  core.configure();
+}
 
 /// The model needs this there instead; nobody is told.
 inline void set_need(TestState& core,

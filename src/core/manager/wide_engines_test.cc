@@ -28,7 +28,7 @@ using test::TestState;
 
 /// An engine on both devices, neither of which has room for it and a model of ours.
 struct Wide : TestState {
-  explicit Wide(int count = 2) : TestState(count) { add_wide_engine(); }
+  explicit Wide(int count = 2) : TestState(count) { test::add_wide_engine(*this); }
   void check() const { check_invariants(state); }
 };
 

@@ -56,10 +56,12 @@ Instant waiting_since(const State& state, ModelId id, const ModelState& model) {
   return since;
 }
 
-/// Among blocks that can be claimed, the one whose models have the fewest requests.
+/// Among blocks that can be claimed and are kept for no model that has waited for longer, the one
+/// whose models have the fewest requests.
 std::optional<DeviceId> least_busy(const State& state,
                                    const std::vector<policy::PlacementDevice>& views,
-                                   ModelId model) {
+                                   ModelId model,
+                                   Instant since) {
   std::optional<std::pair<std::int64_t, DeviceId>> best;
   for (const policy::PlacementDevice& view : views) {
     std::int64_t queue = 0;
@@ -69,7 +71,8 @@ std::optional<DeviceId> least_busy(const State& state,
       // A suspended engine may hold pages for as long as it has requests.
       engines = engines || state.models.at(resident.model).external();
     }
-    if (!engines && claimable(state, model, view.id)) {
+    const bool kept = view.reserved && view.reserved->since <= since;
+    if (!engines && !kept && claimable(state, model, view.id)) {
       const std::pair offer(queue, view.id);
       best = best ? std::min(*best, offer) : offer;
     }
@@ -166,7 +169,8 @@ std::optional<DeviceId> block_to_claim(const Parts& core,
     return std::nullopt;
   }
   core.out.wake_by(patience);
-  return core.state.now >= patience ? least_busy(core.state, choice.views, id) : std::nullopt;
+  return core.state.now >= patience ? least_busy(core.state, choice.views, id, since)
+                                    : std::nullopt;
 }
 
 /// Brings in all stages side by side.
