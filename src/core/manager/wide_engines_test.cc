@@ -144,7 +144,7 @@ TEST(WideEngine, ComesOnceAllItsDevicesAreClear) {
   WideWaits core;
   core.plans.begin(kDevice, kWide, {kA, kB});
   core.check();
-  EXPECT_TRUE(core.at(kB, kOther).is<Draining>());
+  EXPECT_TRUE(core.at(kA, kDevice).is<Draining>());
   core.plans.advance();
   EXPECT_TRUE(core.loads().empty());
   EXPECT_TRUE(core.evictions().empty()) << "b goes when a can";
@@ -154,6 +154,20 @@ TEST(WideEngine, ComesOnceAllItsDevicesAreClear) {
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kWide}, {kOther, kWide}}));
   EXPECT_FALSE(core.device(kDevice).plan);
   EXPECT_FALSE(core.device(kOther).plan);
+}
+
+TEST(WideEngine, WhatLeavesSoonerGoesOnUntilAllCanLeaveAtOnce) {
+  WideWaits core;
+  core.plans.begin(kDevice, kWide, {kA, kB});
+  core.plans.advance();
+  EXPECT_TRUE(core.at(kB, kOther).is<Serving>()) << "nobody can use its device yet";
+  const Duration answer = from_seconds(core.model(kA).demand.mean_service());
+  EXPECT_EQ(core.wake(), core.state.now + answer);
+  core.pass(answer);
+  core.plans.advance();
+  EXPECT_TRUE(core.at(kB, kOther).is<Draining>());
+  EXPECT_TRUE(core.evictions().empty());
+  core.check();
 }
 
 TEST(WideEngine, ThatNobodyWantsAnyMoreLeavesAllDevicesAsTheyWere) {
