@@ -13,6 +13,7 @@ struct AllReduceArgs;
 struct AttentionArgs;
 struct ChooseExpertsArgs;
 struct ExpertsArgs;
+struct GatedDeltaArgs;
 struct GatherRowsArgs;
 struct GeluMulArgs;
 struct GuestAttentionArgs;
@@ -27,13 +28,15 @@ struct RopeAppendArgs;
 struct SampleArgs;
 struct SendArgs;
 struct ShareRowsArgs;
+struct SigmoidMulArgs;
 struct SiluMulArgs;
 struct WaitArgs;
 
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
-  /// Null, as are gelu_mul and rescale, where no model needs it (spec::cpu_only).
+  /// Null, as are gated_delta, gelu_mul, rescale and sigmoid_mul, where no model needs it
+  /// (spec::cpu_only).
   void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
@@ -43,6 +46,7 @@ struct KernelTable {
   /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
+  void (*gated_delta)(device::Stream& stream, const GatedDeltaArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
@@ -60,6 +64,7 @@ struct KernelTable {
   /// Null where Stream::copy() does.
   void (*send)(device::Stream& stream, const SendArgs& args) = nullptr;
   void (*share_rows)(device::Stream& stream, const ShareRowsArgs& args) = nullptr;
+  void (*sigmoid_mul)(device::Stream& stream, const SigmoidMulArgs& args) = nullptr;
   void (*silu_mul)(device::Stream& stream, const SiluMulArgs& args) = nullptr;
   void (*wait)(device::Stream& stream, const WaitArgs& args) = nullptr;
 

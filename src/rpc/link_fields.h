@@ -59,6 +59,18 @@ inline void fields(Fields& v, spec::Scales& x) {
   v(6, "logit_cap", x.logit_cap);
 }
 
+inline void fields(Fields& v, spec::LinearAttention& x) {
+  v.type("LinearAttention");
+  v(1, "key_heads", x.key_heads, kCount);
+  v(2, "value_heads", x.value_heads, kCount);
+  v(3, "key_dim", x.key_dim, kCount);
+  v(4, "value_dim", x.value_dim, kCount);
+  v(5, "kernel", x.kernel, kCount);
+  v.require(x, "value heads that are a multiple of key heads", [](const spec::LinearAttention& of) {
+    return of.key_heads == 0 ? of.value_heads == 0 : of.value_heads % of.key_heads == 0;
+  });
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -93,6 +105,10 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(30, "scales", x.scales);
   v(31, "layer_rope", x.layer_rope);
   v(32, "local_theta", x.local_theta);
+  v(33, "rotary_dim", x.rotary_dim, kCount);
+  v(34, "attention_gate", x.attention_gate);
+  v(35, "linear", x.linear);
+  v(36, "mixer", x.mixer);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

@@ -54,6 +54,10 @@ spec::ModelSpec every_field_set() {
                      .logit_cap = 20},
           .layer_rope = {spec::LayerRope::kNone, spec::LayerRope::kLocal},
           .local_theta = 21,
+          .rotary_dim = 22,
+          .attention_gate = true,
+          .linear = {.key_heads = 2, .value_heads = 4, .key_dim = 25, .value_dim = 26, .kernel = 27},
+          .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }
@@ -120,6 +124,17 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.scales, sent.scales);
   EXPECT_EQ(got.layer_rope, sent.layer_rope);
   EXPECT_EQ(got.local_theta, sent.local_theta);
+  EXPECT_EQ(got.rotary_dim, sent.rotary_dim);
+  EXPECT_EQ(got.attention_gate, sent.attention_gate);
+  EXPECT_EQ(got.linear, sent.linear);
+  EXPECT_EQ(got.mixer, sent.mixer);
+}
+
+TEST(LinkFields, RefusesValueHeadsWithoutAKeyHead) {
+  spec::ModelSpec model = every_field_set();
+  model.linear.value_heads = 5;
+  EXPECT_EQ(error_of(model),
+            "message ModelSpec.linear: want value heads that are a multiple of key heads");
 }
 
 TEST(LinkFields, RefusesAShardThatCannotBe) {

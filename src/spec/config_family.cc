@@ -109,10 +109,42 @@ constexpr std::array kFamilies = {
            .bos = 1,
            .eos = 32000,
            .rms_eps = 1e-5},
+    Family{.architecture = Architecture::kQwen3Next,
+           .name = "Qwen3NextForCausalLM",
+           .model_type = "qwen3_next",
+           .heads = 16,
+           .kv_heads = 2,
+           .head_dim = 256,
+           .vocab = 151936,
+           .max_position = 32768},
+    Family{.architecture = Architecture::kQwen35,
+           .name = "Qwen3_5ForCausalLM",
+           .model_type = "qwen3_5_text",
+           .heads = 16,
+           .kv_heads = 4,
+           .head_dim = 256,
+           .vocab = 248320,
+           .max_position = 32768},
+    Family{.architecture = Architecture::kQwen35Moe,
+           .name = "Qwen3_5MoeForCausalLM",
+           .model_type = "qwen3_5_moe_text",
+           .heads = 16,
+           .kv_heads = 2,
+           .head_dim = 256,
+           .vocab = 248320,
+           .max_position = 32768},
 };
 
-/// Of which the decoder alone is run.
-constexpr std::string_view kGemma3Images = "Gemma3ForConditionalGeneration";
+/// A model for text and images, of which the decoder alone is run.
+struct WithImages {
+  std::string_view name{};
+  std::string_view model_type{};
+};
+constexpr std::array kWithImages = {
+    WithImages{.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3"},
+    WithImages{.name = "Qwen3_5ForConditionalGeneration", .model_type = "qwen3_5"},
+    WithImages{.name = "Qwen3_5MoeForConditionalGeneration", .model_type = "qwen3_5_moe"},
+};
 
 std::string family_names() {
   std::vector<std::string_view> names;
@@ -120,7 +152,12 @@ std::string family_names() {
   for (const Family& family : kFamilies) {
     names.push_back(family.name);
   }
-  return fmt::format("{}, and the text of {}", fmt::join(names, ", "), kGemma3Images);
+  std::vector<std::string_view> with_images;
+  for (const WithImages& model : kWithImages) {
+    with_images.push_back(model.name);
+  }
+  return fmt::format(
+      "{}, and the text of {}", fmt::join(names, ", "), fmt::join(with_images, ", "));
 }
 
 /// The only name in `architectures`; empty where there is none, or not one.
@@ -178,7 +215,10 @@ const Family* read_family(JsonFields& fields) {
 
 bool has_text_config(JsonFields& fields) {
   const std::string name = named_architecture(fields);
-  return name == kGemma3Images || (name.empty() && fields.text("model_type") == "gemma3");
+  const std::string type = name.empty() ? fields.text("model_type") : "";
+  return std::ranges::any_of(kWithImages, [&](const WithImages& model) {
+    return name.empty() ? model.model_type == type : model.name == name;
+  });
 }
 
 }  // namespace heddle::spec

@@ -31,6 +31,12 @@ struct Family {
   double rms_eps = 1e-6;
 };
 
+/// Whether some layers of a family keep a state in place of keys and values (config_hybrid.h).
+[[nodiscard]] constexpr bool is_hybrid(Architecture architecture) {
+  return architecture == Architecture::kQwen3Next || architecture == Architecture::kQwen35 ||
+         architecture == Architecture::kQwen35Moe;
+}
+
 /// The family of an architecture.
 [[nodiscard]] const Family& family_of(Architecture architecture);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "spec/config_family.h"
+#include "spec/config_hybrid.h"
 #include "spec/config_rope.h"
 #include "spec/config_windows.h"
 #include "spec/json.h"
@@ -28,7 +29,8 @@ constexpr std::int64_t kExpertsMax = 1 << 10;
 
 bool has_experts(Architecture architecture) {
   return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
-         architecture == Architecture::kQwen3Moe;
+         architecture == Architecture::kQwen3Moe || architecture == Architecture::kQwen3Next ||
+         architecture == Architecture::kQwen35Moe;
 }
 
 bool is_gemma(Architecture architecture) {
@@ -51,6 +53,28 @@ void require_sparse(JsonFields& fields) {
   }
 }
 
+/// What Qwen's families take absent keys for.
+struct QwenExperts {
+  std::int64_t count = 0;
+  std::int64_t active = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t shared = 0;  ///< Width of the MLP that all tokens share; 0: there is none.
+  std::optional<bool> normalised{};  ///< nullopt: always.
+};
+
+QwenExperts usual_experts(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::kQwen2Moe:
+      return {.count = 60, .active = 4, .intermediate = 1408, .shared = 5632, .normalised = false};
+    case Architecture::kQwen3Next:
+      return {.count = 512, .active = 10, .intermediate = 512, .shared = 512, .normalised = true};
+    case Architecture::kQwen35Moe:
+      return {.count = 256, .active = 8, .intermediate = 512, .shared = 512};
+    default:
+      return {.count = 128, .active = 8, .intermediate = 768, .normalised = false};
+  }
+}
+
 /// Experts, and the width of the MLP beside them. Qwen's `intermediate_size` is of layers without.
 void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
   Experts& experts = model.experts;
@@ -61,15 +85,18 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
     experts.normalised = true;
     model.intermediate = 0;
   } else {
-    const bool shares = family.architecture == Architecture::kQwen2Moe;
+    const QwenExperts usual = usual_experts(family.architecture);
     require_sparse(fields);
-    experts.count = fields.integer("num_experts", {1, kExpertsMax}, shares ? 60 : 128);
-    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, shares ? 4 : 8);
+    experts.count = fields.integer("num_experts", {1, kExpertsMax}, usual.count);
+    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, usual.active);
     experts.intermediate =
-        fields.integer("moe_intermediate_size", {1, kIntermediateMax}, shares ? 1408 : 768);
-    experts.normalised = fields.boolean("norm_topk_prob", false);
-    model.intermediate =
-        shares ? fields.integer("shared_expert_intermediate_size", {1, kIntermediateMax}, 5632) : 0;
+        fields.integer("moe_intermediate_size", {1, kIntermediateMax}, usual.intermediate);
+    experts.normalised =
+        !usual.normalised || fields.boolean("norm_topk_prob", *usual.normalised);
+    model.intermediate = usual.shared == 0 ? 0
+                                           : fields.integer("shared_expert_intermediate_size",
+                                                            {1, kIntermediateMax},
+                                                            usual.shared);
   }
   if (fields.ok() && experts.count * experts.intermediate > kIntermediateMax) {
     fields.reject(
@@ -103,10 +130,6 @@ void reject_unsupported(JsonFields& fields, const Family& family) {
         key,
         fmt::format(
             "only \"{}\" is built in; {}", gemma ? "gelu_pytorch_tanh" : "silu", kElsewhere));
-  }
-  if (fields.number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
-    fields.reject("partial_rotary_factor",
-                  fmt::format("only 1, rotating whole heads, is built in; {}", kElsewhere));
   }
 }
 
@@ -218,6 +241,11 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
     case Architecture::kQwen3Moe:
       model.qkv_bias = model.out_bias = attention_bias;
       model.qk_norm = true;
+      break;
+    case Architecture::kQwen3Next:
+    case Architecture::kQwen35:
+    case Architecture::kQwen35Moe:
+      read_hybrid(fields, attention_bias, model);
       break;
   }
   if (family.architecture == Architecture::kGranite) {

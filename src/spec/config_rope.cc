@@ -70,12 +70,28 @@ void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& mo
   }
 }
 
-/// Theta and scaling of layers without a rotary embedding of their own.
-void read_one(JsonFields& rope, std::int64_t original, ModelSpec& model) {
-  if (rope.number("partial_rotary_factor", {0.0, 1.0}, 1.0) != 1.0) {
+/// How much of each head rotates; `outside` is what stands outside.
+void read_share(JsonFields& rope, double outside, ModelSpec& model) {
+  const double share = rope.number("partial_rotary_factor", {0.0, 1.0}, outside);
+  if (!is_hybrid(model.architecture) && share != 1.0) {
     rope.reject("partial_rotary_factor",
                 fmt::format("only 1, rotating whole heads, is built in; {}", kElsewhere));
+    return;
   }
+  const auto rotary = static_cast<std::int64_t>(static_cast<double>(model.head_dim) * share);
+  if (rotary < 2 || rotary % 2 != 0) {
+    rope.reject("partial_rotary_factor",
+                fmt::format("{} of {} elements of a head cannot rotate in pairs",
+                            rotary,
+                            model.head_dim));
+    return;
+  }
+  model.rotary_dim = rotary == model.head_dim ? 0 : rotary;
+}
+
+/// Theta and scaling of layers without a rotary embedding of their own.
+void read_one(JsonFields& rope, std::int64_t original, double share, ModelSpec& model) {
+  read_share(rope, share, model);
   model.rope_theta = rope.number("rope_theta", kThetaRange, model.rope_theta);
   read_scaling(rope, original, model);
 }
@@ -94,6 +110,7 @@ void read_local(JsonFields& rope, ModelSpec& model) {
 bool read_by_layer(JsonFields& rope,
                    std::string_view where,
                    std::int64_t original,
+                   double share,
                    ModelSpec& model) {
   bool found = false;
   for (const char* layer_type : {"full_attention", "sliding_attention"}) {
@@ -109,7 +126,7 @@ bool read_by_layer(JsonFields& rope,
     }
     JsonFields part(*value, fmt::format("{}{}.", where, layer_type));
     const bool local = std::string_view(layer_type) == "sliding_attention";
-    local ? read_local(part, model) : read_one(part, original, model);
+    local ? read_local(part, model) : read_one(part, original, share, model);
     rope.adopt(part);
   }
   return found;
@@ -124,6 +141,8 @@ void read_rope(JsonFields& fields, std::string_view where, const Family& family,
   }
   const std::int64_t original =
       fields.integer("original_max_position_embeddings", {1, kPositionMax}, 0);
+  const double usual = is_hybrid(family.architecture) ? 0.25 : 1.0;
+  const double share = fields.number("partial_rotary_factor", {0.0, 1.0}, usual);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* value = fields.find(key);
     const auto* object = value != nullptr ? value->as<Json::Object>() : nullptr;
@@ -132,12 +151,13 @@ void read_rope(JsonFields& fields, std::string_view where, const Family& family,
     }
     const std::string within = fmt::format("{}{}.", where, key);
     JsonFields rope(*value, within);
-    if (!read_by_layer(rope, within, original, model)) {
-      read_one(rope, original, model);
+    if (!read_by_layer(rope, within, original, share, model)) {
+      read_one(rope, original, share, model);
     }
     fields.adopt(rope);
     return;
   }
+  read_share(fields, share, model);
 }
 
 }  // namespace heddle::spec

@@ -190,6 +190,10 @@ std::int64_t read_window(JsonFields& fields,
     case Architecture::kQwen2:
     case Architecture::kQwen3:
       return read_qwen_window(fields, model, windowed);
+    case Architecture::kQwen3Next:
+    case Architecture::kQwen35:
+    case Architecture::kQwen35Moe:
+      return 0;
   }
   return 0;
 }
@@ -199,6 +203,9 @@ std::int64_t read_window(JsonFields& fields,
 void read_windows(JsonFields& fields, const Family& family, ModelSpec& model) {
   const auto layers = static_cast<std::size_t>(model.layers);
   model.window.assign(layers, 0);
+  if (is_hybrid(family.architecture)) {
+    return;  // Their `layer_types` are of another kind.
+  }
   std::vector<bool> windowed = read_layer_types(fields, model);
   const std::int64_t window = read_window(fields, family, model, windowed);
   // Positions end at max_position, so a window of that many tokens or more hides none of them.

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "spec/block_panels.h"
+#include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
@@ -26,28 +27,60 @@ std::int64_t router_rows(const ModelSpec& m) {
   return m.experts.count == 0 ? 0 : m.experts.count + (m.intermediate > 0 ? 1 : 0);
 }
 
-Elements count_elements(const ModelSpec& m) {
+Elements& operator+=(Elements& sum, const Elements& more) {
+  sum.matrices += more.matrices;
+  sum.matrix_rows += more.matrix_rows;
+  sum.vectors += more.vectors;
+  return sum;
+}
+
+/// Rows of what queries, keys, values and their gates come of.
+std::int64_t qkv_rows(const ModelSpec& m) {
+  return ((m.attention_gate ? 2 : 1) * m.heads + 2 * m.kv_heads) * m.head_dim;
+}
+
+Elements count_attention(const ModelSpec& m) {
   const std::int64_t q = m.heads * m.head_dim;
-  const std::int64_t qkv = q + 2 * m.kv_heads * m.head_dim;
+  const std::int64_t qkv = qkv_rows(m);
+  Elements sum{.matrices = (qkv + q) * m.hidden, .matrix_rows = qkv + m.hidden};
+  sum.vectors += m.qkv_bias ? qkv : 0;
+  sum.vectors += m.out_bias && adds_once(m.shard) ? m.hidden : 0;
+  sum.vectors += m.qk_norm ? 2 * m.head_dim : 0;
+  sum.vectors += m.qk_norm_whole ? (m.heads + m.kv_heads) * m.head_dim : 0;
+  return sum;
+}
+
+/// The rates, of two rows for each value head, are never rounded to int8.
+Elements count_delta_rule(const LinearAttention& l, std::int64_t hidden) {
+  const std::int64_t in = l.channels() + l.values();
+  return {.matrices = (in + l.values() + 2 * l.value_heads) * hidden,
+          .matrix_rows = in + hidden,
+          .vectors = l.channels() * l.kernel + 2 * l.value_heads + l.value_dim};
+}
+
+Elements count_feed_forward(const ModelSpec& m) {
   const Experts& e = m.experts;
-  const std::int64_t layer_matrices = (qkv + q) * m.hidden +
-                                      3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
-                                      router_rows(m) * m.hidden;
-  std::int64_t layer_vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden;
-  layer_vectors += m.qkv_bias ? qkv : 0;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
-  layer_vectors += m.out_bias ? added_once : 0;
-  layer_vectors += m.mlp_bias ? 2 * m.intermediate + added_once : 0;
-  layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
-  layer_vectors += m.qk_norm_whole ? (m.heads + m.kv_heads) * m.head_dim : 0;
-  const std::int64_t layers = own_layers(m).size();
+  return {.matrices = 3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
+                      router_rows(m) * m.hidden,
+          .matrix_rows = (m.intermediate > 0 ? m.hidden : 0) + 2 * m.intermediate +
+                         e.count * (m.hidden + 2 * e.intermediate),
+          .vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden +
+                     (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
+}
+
+Elements count_elements(const ModelSpec& m) {
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
-  const std::int64_t layer_rows = qkv + m.hidden + (m.intermediate > 0 ? m.hidden : 0) +
-                                  2 * m.intermediate + e.count * (m.hidden + 2 * e.intermediate);
-  return {.matrices = (vocab + head_rows) * m.hidden + layers * layer_matrices,
-          .matrix_rows = head_rows + layers * layer_rows,
-          .vectors = (leads(m) ? m.hidden : 0) + layers * layer_vectors};
+  Elements sum{.matrices = (vocab + head_rows) * m.hidden,
+               .matrix_rows = head_rows,
+               .vectors = leads(m) ? m.hidden : 0};
+  const LayerRange own = own_layers(m);
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    sum += keeps_state(m, layer) ? count_delta_rule(m.linear, m.hidden) : count_attention(m);
+    sum += count_feed_forward(m);
+  }
+  return sum;
 }
 
 /// Bytes of embedding, head and the matrices of layers.
@@ -64,10 +97,17 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
   const std::int64_t kv = m.kv_heads * m.head_dim;
   const LayerRange own = own_layers(m);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-    add(Matrix::kQ, layer, q, m.hidden);
-    add(Matrix::kK, layer, kv, m.hidden);
-    add(Matrix::kV, layer, kv, m.hidden);
-    add(Matrix::kOut, layer, m.hidden, q);
+    if (keeps_state(m, layer)) {
+      add(Matrix::kQ, layer, m.linear.channels() + m.linear.values(), m.hidden);
+      add(Matrix::kOut, layer, m.hidden, m.linear.values());
+      bytes += static_cast<std::uint64_t>(2 * m.linear.value_heads * m.hidden) *
+               dtype_bytes(compute_dtype(image));
+    } else {
+      add(Matrix::kQ, layer, m.attention_gate ? 2 * q : q, m.hidden);
+      add(Matrix::kK, layer, kv, m.hidden);
+      add(Matrix::kV, layer, kv, m.hidden);
+      add(Matrix::kOut, layer, m.hidden, q);
+    }
     add(Matrix::kGate, layer, m.intermediate, m.hidden);
     add(Matrix::kUp, layer, m.intermediate, m.hidden);
     add(Matrix::kDown, layer, m.hidden, m.intermediate);
@@ -100,7 +140,26 @@ std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
 }
 
 std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {
-  return static_cast<std::uint64_t>(own_layers(model).size()) * kv_bytes_per_layer(model, dtype);
+  const LayerRange own = own_layers(model);
+  std::uint64_t bytes = 0;
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    bytes += keeps_state(model, layer) ? 0 : kv_bytes_per_layer(model, dtype);
+  }
+  return bytes;
+}
+
+std::uint64_t state_bytes(const ModelSpec& model) {
+  const LinearAttention& linear = model.linear;
+  const std::int64_t each = linear.values() * linear.key_dim +
+                            std::max<std::int64_t>(linear.kernel - 1, 0) * linear.channels();
+  const LayerRange own = own_layers(model);
+  std::uint64_t bytes = 0;
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    bytes += keeps_state(model, layer)
+                 ? static_cast<std::uint64_t>(each) * dtype_bytes(DType::kF32)
+                 : 0;
+  }
+  return bytes;
 }
 
 std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens) {
@@ -109,10 +168,13 @@ std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens)
   std::uint64_t kept = 0;  // Tokens, summed over layers.
   const LayerRange own = own_layers(model);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    if (keeps_state(model, layer)) {
+      continue;
+    }
     const std::int64_t window = model.window[static_cast<std::size_t>(layer)];
     kept += static_cast<std::uint64_t>(window > 0 ? std::min(window, tokens) : tokens);
   }
-  return kept * kv_bytes_per_layer(model, dtype);
+  return kept * kv_bytes_per_layer(model, dtype) + (tokens > 0 ? state_bytes(model) : 0);
 }
 
 MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {
@@ -121,6 +183,7 @@ MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {
   return {.dtype = dtype,
           .weights = weights,
           .kv_per_token = kv_bytes_per_token(model, dtype),
+          .state = state_bytes(model),
           .smallest = weights + kv_bytes(model, dtype, smallest),
           .one_context = weights + kv_bytes(model, dtype, model.max_position)};
 }

@@ -19,11 +19,16 @@ namespace heddle::spec {
 /// KV is of compute_dtype(dtype) throughout.
 ///
 /// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors
-/// (key and value) of kv_heads * head_dim for each layer.
+/// (key and value) of kv_heads * head_dim for each layer of attention.
 [[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
 
+/// Bytes of the state that a sequence has beside KV, in float32 always: of each layer of linear
+/// attention a key_dim by value_dim matrix for each value head, and the last inputs of its
+/// convolution. How it lies in pages (engine/state_plan.h) takes somewhat more.
+[[nodiscard]] std::uint64_t state_bytes(const ModelSpec& model);
+
 /// Bytes of KV that a sequence of `tokens` tokens holds; a layer with a window keeps no more than
-/// the window.
+/// the window. With its state.
 [[nodiscard]] std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens);
 
 /// A device that cannot hold the KV of this many tokens (or of the model's whole context, if that
@@ -35,8 +40,9 @@ struct MemoryNeeds {
   DType dtype = DType::kBf16;      ///< Of weight matrices.
   std::uint64_t weights = 0;       ///< Bytes.
   std::uint64_t kv_per_token = 0;  ///< Bytes.
-  std::uint64_t smallest = 0;      ///< Bytes: weights and KV of kSmallestContext tokens.
-  std::uint64_t one_context = 0;   ///< Bytes: weights and KV of one sequence at full length.
+  std::uint64_t state = 0;         ///< Bytes of each sequence, beside KV.
+  std::uint64_t smallest = 0;      ///< Bytes: weights, KV of kSmallestContext tokens, a state.
+  std::uint64_t one_context = 0;   ///< Bytes: weights, and KV of one sequence at full length.
 };
 
 [[nodiscard]] MemoryNeeds memory_needs(const ModelSpec& model, DType dtype);

@@ -23,7 +23,10 @@ enum class Architecture : std::uint8_t {
   kGranite,
   kOlmo2,
   kSmolLm3,
-  kPhi3
+  kPhi3,
+  kQwen3Next,
+  kQwen35,
+  kQwen35Moe
 };
 
 /// What the gate of an MLP becomes before it is multiplied.
@@ -84,6 +87,29 @@ enum class Norms : std::uint8_t {
   kAfter    ///< Of what they give alone (OLMo 2).
 };
 
+/// What mixes the tokens of a sequence in a layer.
+enum class Mixer : std::uint8_t {
+  kAttention,
+  kDeltaRule  ///< A state of fixed size, LinearAttention.
+};
+
+/// Layers that keep a state in place of keys and values: linear attention by the gated delta rule
+/// (S. Yang, J. Kautz, A. Hatamizadeh, "Gated Delta Networks", arXiv:2412.06464), as Qwen3-Next has
+/// it. Each key head serves value_heads / key_heads value heads, one after the other.
+struct LinearAttention {
+  std::int64_t key_heads = 0;    ///< 0: the model has no such layer.
+  std::int64_t value_heads = 0;  ///< A multiple of key_heads.
+  std::int64_t key_dim = 0;      ///< Of each head.
+  std::int64_t value_dim = 0;    ///< Likewise.
+  std::int64_t kernel = 0;       ///< Positions that the convolution before it looks at, 2 or more.
+
+  [[nodiscard]] std::int64_t keys() const { return key_heads * key_dim; }
+  [[nodiscard]] std::int64_t values() const { return value_heads * value_dim; }
+  /// What the convolution goes over: queries, keys and values.
+  [[nodiscard]] std::int64_t channels() const { return 2 * keys() + values(); }
+  friend bool operator==(const LinearAttention&, const LinearAttention&) = default;
+};
+
 /// Which part of a model this is: rank `rank` of `ranks` that share its work (spec/shard.h).
 struct Shard {
   std::int64_t rank = 0;
@@ -140,6 +166,10 @@ struct ModelSpec {
   Scales scales{};
   std::vector<LayerRope> layer_rope{};  ///< Per layer; empty: kModels for all.
   double local_theta = 10000.0;         ///< Of layers that are kLocal.
+  std::int64_t rotary_dim = 0;   ///< How many elements of a head rotate, the first ones; 0: all.
+  bool attention_gate = false;   ///< What attention gives is multiplied by a sigmoid (Qwen3-Next).
+  LinearAttention linear{};
+  std::vector<Mixer> mixer{};  ///< Per layer; empty: kAttention for all.
   /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole
   /// model's.
   Shard shard{};

@@ -6,6 +6,12 @@ namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model) {
   const Scales& scales = model.scales;
+  if (has_states(model)) {
+    return "linear attention";
+  }
+  if (model.attention_gate || model.rotary_dim > 0) {
+    return "gates of attention or heads that rotate in part";
+  }
   if (model.experts.count > 0) {
     return "experts";
   }
@@ -19,6 +25,19 @@ std::string_view cpu_only(const ModelSpec& model) {
     return "scaled embeddings, sums or logits";
   }
   return scales.attention_cap > 0 || scales.logit_cap > 0 ? "soft caps" : "";
+}
+
+bool has_states(const ModelSpec& model) {
+  return model.linear.key_heads > 0;
+}
+
+bool keeps_state(const ModelSpec& model, std::int64_t layer) {
+  return !model.mixer.empty() &&
+         model.mixer[static_cast<std::size_t>(layer)] == Mixer::kDeltaRule;
+}
+
+std::int64_t rotary_dim(const ModelSpec& model) {
+  return model.rotary_dim > 0 ? model.rotary_dim : model.head_dim;
 }
 
 float attention_scale(const ModelSpec& model) {

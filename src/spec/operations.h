@@ -10,6 +10,15 @@ namespace heddle::spec {
 /// of what layers add". Empty where GPUs have all.
 [[nodiscard]] std::string_view cpu_only(const ModelSpec& model);
 
+/// Whether sequences of the model have a state beside keys and values: layers of linear attention.
+[[nodiscard]] bool has_states(const ModelSpec& model);
+
+/// Whether this layer has that in place of keys and values.
+[[nodiscard]] bool keeps_state(const ModelSpec& model, std::int64_t layer);
+
+/// How many elements of each query and key head rotate.
+[[nodiscard]] std::int64_t rotary_dim(const ModelSpec& model);
+
 /// What scores of attention are multiplied with.
 [[nodiscard]] float attention_scale(const ModelSpec& model);
 

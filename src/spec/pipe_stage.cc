@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "spec/memory_needs.h"
+#include "spec/operations.h"
 
 namespace heddle::spec {
 namespace {
@@ -43,6 +44,11 @@ Result<std::vector<std::int64_t>> cut_layers(const ModelSpec& model,
     return Error{Code::kInvalidArgument,
                  "cut a model of " + std::to_string(model.layers) + " layers into " +
                      std::to_string(stages) + " stages: each needs a layer at least"};
+  }
+  if (has_states(model)) {
+    return Error{Code::kInvalidArgument,
+                 "cut a model into " + std::to_string(stages) +
+                     " stages: only whole models have linear attention"};
   }
   // Hosts that compute blocks and hosts that decode them are to cut alike.
   dtype = dtype == DType::kStored ? DType::kBf16 : dtype;

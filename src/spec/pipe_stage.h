@@ -42,7 +42,7 @@ struct LayerRange {
 
 /// Where to cut a whole model with matrices as `dtype` into `stages` stages, so that the largest
 /// has as few bytes of weights as can be: PipeStage::ends, empty for one stage. kInvalidArgument
-/// where it has fewer layers than that.
+/// where it has fewer layers than that, or linear attention.
 Result<std::vector<std::int64_t>> cut_layers(const ModelSpec& model,
                                              DType dtype,
                                              std::int64_t stages);

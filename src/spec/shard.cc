@@ -3,12 +3,14 @@
 #include <string>
 
 #include "base/check.h"
+#include "spec/operations.h"
 
 namespace heddle::spec {
 namespace {
 
 bool is_divided(const ModelSpec& model, std::int64_t ranks) {
-  return !model.qk_norm_whole && model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
+  return !model.qk_norm_whole && !has_states(model) && !model.attention_gate &&
+         model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
          model.intermediate % ranks == 0 && model.experts.intermediate % ranks == 0 &&
          ranks <= model.vocab;
 }
@@ -46,6 +48,11 @@ Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
     return Error{Code::kInvalidArgument,
                  "divide a model into " + std::to_string(ranks) +
                      " shards: its queries and keys have norms over all heads at once"};
+  }
+  if (has_states(model) || model.attention_gate) {
+    return Error{Code::kInvalidArgument,
+                 "divide a model into " + std::to_string(ranks) +
+                     " shards: only whole models have linear attention or gates of attention"};
   }
   return Error{Code::kInvalidArgument,
                "divide a model into " + std::to_string(ranks) + " shards: its " +

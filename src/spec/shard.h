@@ -11,7 +11,8 @@
 namespace heddle::spec {
 
 /// Whether a whole model can be divided into `ranks` shards: they must divide its heads, its
-/// key-value heads and the widths of its MLP and experts, and may not outnumber its vocabulary.
+/// key-value heads and the widths of its MLP and experts, and may not outnumber its vocabulary. A
+/// model with linear attention or gates of attention cannot be.
 /// kInvalidArgument, saying what does not divide and which numbers would do.
 [[nodiscard]] Result<void> divides(const ModelSpec& model, std::int64_t ranks);
 

@@ -17,6 +17,7 @@
 #include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
 #include "store/convert.h"
+#include "store/fused_experts.h"
 #include "store/image_layout.h"
 #include "store/packed_matrix.h"
 #include "store/packed_tensors.h"
@@ -78,7 +79,10 @@ Result<void> check_source(const TensorSet& tensors,
   const StoredTensor& stored = entry->tensor;
   const std::vector<std::int64_t> matrix = {source.stored_rows, source.stored_columns};
   const bool vector = image.columns == 1 && stored.shape == std::vector{source.stored_rows};
-  if (stored.shape != matrix && !vector) {
+  // Of a convolution: a matrix by channel and position, of one channel each.
+  const bool convolution =
+      stored.shape == std::vector{source.stored_rows, std::int64_t{1}, source.stored_columns};
+  if (stored.shape != matrix && !vector && !convolution) {
     return Error{Code::kCorrupt,
                  fmt::format("tensor \"{}\" in {} is {}, but {} wants {} ({})",
                              stored.name,
@@ -239,6 +243,23 @@ std::vector<spec::Matrix> matrices_of(Role role) {
   }
 }
 
+/// Of which of them source `i` is: of queries, keys and values by name, as gated attention has
+/// them by head.
+spec::Matrix matrix_of(const std::vector<spec::Matrix>& matrices,
+                       std::size_t i,
+                       std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, spec::Matrix>, 3> kNamed = {
+      std::pair{".q_proj.weight", spec::Matrix::kQ},
+      std::pair{".k_proj.weight", spec::Matrix::kK},
+      std::pair{".v_proj.weight", spec::Matrix::kV}};
+  for (const auto& [ending, matrix] : kNamed) {
+    if (name.ends_with(ending)) {
+      return matrix;
+    }
+  }
+  return matrices[i % matrices.size()];
+}
+
 /// The type of each matrix of a directory, in the order of spec::format_index(); plain where its
 /// experts differ, and empty where all are plain.
 std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelSpec& model) {
@@ -246,11 +267,12 @@ std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelS
   for (const ImageTensor& image : plan_image(model, spec::DType::kBf16).tensors) {
     const std::vector<spec::Matrix> matrices = matrices_of(image.role);
     for (std::size_t i = 0; !matrices.empty() && i < image.sources.size(); ++i) {
-      const TensorSet::Entry* entry = tensors.find(image.sources[i].name);
+      const std::string& name = image.sources[i].name;
+      const TensorSet::Entry* entry = tensors.find(name);
       const auto blocks = entry != nullptr ? block_type_of(entry->tensor.type) : std::nullopt;
       const spec::DType format = blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
       const auto [at, fresh] =
-          found.emplace(spec::format_index(matrices[i % matrices.size()], image.layer), format);
+          found.emplace(spec::format_index(matrix_of(matrices, i, name), image.layer), format);
       at->second = fresh || at->second == format ? format : spec::DType::kBf16;
     }
   }
@@ -321,6 +343,9 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& model) {
 }
 
 Result<Checkpoint> Checkpoint::of(ModelConfig config, TensorSet tensors) {
+  if (config.model.experts.count > 0) {
+    split_experts(tensors);
+  }
   if (config.quantisation.packing != spec::Packing::kNone) {
     if (Result<void> joined = join_packed(tensors, config.quantisation); !joined) {
       return joined.error();

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "spec/block_panels.h"
+#include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
@@ -36,7 +37,14 @@ class Planner {
     for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
       if (own.contains({.begin = layer, .end = layer + 1})) {
         layer_ = layer;
-        plan_attention();
+        if (model_.norms != spec::Norms::kAfter) {
+          norm(Role::kInputNorm, name("input_layernorm.weight"), model_.hidden);
+        }
+        if (spec::keeps_state(model_, layer)) {
+          plan_delta_rule();
+        } else {
+          plan_attention();
+        }
         if (model_.norms != spec::Norms::kAfter) {
           norm(Role::kPostNorm, mlp_norm_name(), model_.hidden);
         }
@@ -120,9 +128,6 @@ class Planner {
   void plan_attention() {
     const std::int64_t q = model_.heads * model_.head_dim;
     const std::int64_t kv = model_.kv_heads * model_.head_dim;
-    if (model_.norms != spec::Norms::kAfter) {
-      norm(Role::kInputNorm, name("input_layernorm.weight"), model_.hidden);
-    }
     matrix(Role::kQkv, Role::kQkvScale, all_columns(model_.hidden), qkv_parts(q, kv));
     if (model_.qkv_bias) {
       vector(Role::kQkvBias,
@@ -170,9 +175,104 @@ class Planner {
               within(fused, kv, q, all, Matrix::kK),
               within(fused, kv, q + kv, all, Matrix::kV)};
     }
+    if (model_.attention_gate) {
+      return gated_qkv_parts(kv);
+    }
     return {divided(name("self_attn.q_proj.weight"), q, Matrix::kQ),
             divided(name("self_attn.k_proj.weight"), kv, Matrix::kK),
             divided(name("self_attn.v_proj.weight"), kv, Matrix::kV)};
+  }
+
+  /// Of gated attention a checkpoint has the rows of each head's query and then those of its gate.
+  [[nodiscard]] std::vector<Part> gated_qkv_parts(std::int64_t kv) const {
+    const std::int64_t d = model_.head_dim;
+    const auto of_heads = [&](std::int64_t first) {
+      return slices(name("self_attn.q_proj.weight"), model_.heads, 2 * d, first, d, Matrix::kQ);
+    };
+    std::vector<Part> parts = of_heads(0);
+    parts.push_back(whole(name("self_attn.k_proj.weight"), kv, Matrix::kK));
+    parts.push_back(whole(name("self_attn.v_proj.weight"), kv, Matrix::kV));
+    const std::vector<Part> gates = of_heads(d);
+    parts.insert(parts.end(), gates.begin(), gates.end());
+    return parts;
+  }
+
+  /// Of a tensor whose rows are those of `count` groups of `group` rows, rows [first, first + rows)
+  /// of each.
+  static std::vector<Part> slices(const std::string& tensor,
+                                  std::int64_t count,
+                                  std::int64_t group,
+                                  std::int64_t first,
+                                  std::int64_t rows,
+                                  Matrix matrix) {
+    std::vector<Part> parts;
+    for (std::int64_t i = 0; i < count; ++i) {
+      parts.push_back({.name = tensor,
+                       .rows = rows,
+                       .first = i * group + first,
+                       .stored = count * group,
+                       .matrix = matrix});
+    }
+    return parts;
+  }
+
+  void plan_delta_rule() {
+    const spec::LinearAttention& linear = model_.linear;
+    matrix(Role::kDeltaIn, Role::kDeltaInScale, all_columns(model_.hidden), delta_in_parts());
+    add(Role::kDeltaRates,
+        spec::compute_dtype(layout_.dtype),
+        all_columns(model_.hidden),
+        delta_rate_parts());
+    add(Role::kDeltaConv,
+        spec::DType::kF32,
+        all_columns(linear.kernel),
+        {whole(name("linear_attn.conv1d.weight"), linear.channels())});
+    vector(Role::kDeltaDecay, {whole(name("linear_attn.A_log"), linear.value_heads)});
+    vector(Role::kDeltaStepBias, {whole(name("linear_attn.dt_bias"), linear.value_heads)});
+    vector(Role::kDeltaNorm, {whole(name("linear_attn.norm.weight"), linear.value_dim)});
+    matrix(Role::kOut,
+           Role::kOutScale,
+           all_columns(linear.values()),
+           {whole(name("linear_attn.out_proj.weight"), model_.hidden, Matrix::kOut)});
+  }
+
+  /// Qwen3-Next has them by key head: its query, its key, its values, their gates.
+  [[nodiscard]] std::vector<Part> delta_in_parts() const {
+    const spec::LinearAttention& linear = model_.linear;
+    if (model_.architecture != spec::Architecture::kQwen3Next) {
+      return {whole(name("linear_attn.in_proj_qkv.weight"), linear.channels()),
+              whole(name("linear_attn.in_proj_z.weight"), linear.values())};
+    }
+    const std::int64_t key = linear.key_dim;
+    const std::int64_t value = linear.values() / linear.key_heads;
+    std::vector<Part> parts;
+    std::int64_t first = 0;
+    for (const std::int64_t rows : {key, key, value, value}) {
+      const auto some = slices(name("linear_attn.in_proj_qkvz.weight"),
+                               linear.key_heads,
+                               2 * (key + value),
+                               first,
+                               rows,
+                               Matrix::kQ);
+      parts.insert(parts.end(), some.begin(), some.end());
+      first += rows;
+    }
+    return parts;
+  }
+
+  /// Likewise: b of the value heads of a key head, then their a.
+  [[nodiscard]] std::vector<Part> delta_rate_parts() const {
+    const spec::LinearAttention& linear = model_.linear;
+    if (model_.architecture != spec::Architecture::kQwen3Next) {
+      return {whole(name("linear_attn.in_proj_b.weight"), linear.value_heads),
+              whole(name("linear_attn.in_proj_a.weight"), linear.value_heads)};
+    }
+    const std::int64_t own = linear.value_heads / linear.key_heads;
+    const std::string stored = name("linear_attn.in_proj_ba.weight");
+    std::vector<Part> parts = slices(stored, linear.key_heads, 2 * own, 0, own, Matrix::kQ);
+    const auto a = slices(stored, linear.key_heads, 2 * own, own, own, Matrix::kQ);
+    parts.insert(parts.end(), a.begin(), a.end());
+    return parts;
   }
 
   /// Gates and ups of the MLP that is called so.

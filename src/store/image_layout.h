@@ -15,7 +15,8 @@ namespace heddle::store {
 enum class Role : std::uint8_t {
   kEmbedding,  ///< [vocab, hidden]
   kInputNorm,  ///< [hidden]
-  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent. Where those are stored as
+  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent, and where attention is gated
+  /// as many rows of gates as of q. Where those are stored as
   /// different types of blocks, several tensors behind each other, each of as many rows as are
   /// alike. So is kGateUp.
   kQkv,
@@ -49,6 +50,15 @@ enum class Role : std::uint8_t {
   kExpertsDownScale,
   kAttentionNorm,  ///< [hidden]: of what attention gives, where ModelSpec::norms says so.
   kMlpNorm,        ///< [hidden]: of what the MLP gives, likewise.
+  // Of layers of linear attention (spec::LinearAttention), in place of kQkv and what goes with it;
+  // kOut has values() columns there.
+  kDeltaIn,        ///< [channels() + values(), hidden]: q, k and v of all heads, then gates z.
+  kDeltaInScale,   ///< Of int8.
+  kDeltaRates,     ///< [2 value_heads, hidden], of compute_dtype(): b, then a.
+  kDeltaConv,      ///< [channels(), kernel], float32.
+  kDeltaDecay,     ///< [value_heads]: A_log.
+  kDeltaStepBias,  ///< [value_heads]: dt_bias.
+  kDeltaNorm,      ///< [value_dim]: of what a head gives.
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the

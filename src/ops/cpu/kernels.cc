@@ -10,6 +10,7 @@ const KernelTable& cpu_kernels() {
                                       .await_guest_attention = await_guest_attention,
                                       .choose_experts = choose_experts,
                                       .experts = experts,
+                                      .gated_delta = gated_delta,
                                       .gather_rows = gather_rows,
                                       .gelu_mul = gelu_mul,
                                       .linear = linear,
@@ -21,6 +22,7 @@ const KernelTable& cpu_kernels() {
                                       .rope_append = rope_append,
                                       .sample = sample,
                                       .share_rows = share_rows,
+                                      .sigmoid_mul = sigmoid_mul,
                                       .silu_mul = silu_mul,
                                       .wait = wait};
   return kTable;

@@ -120,6 +120,46 @@ struct RescaleRow {
   float cap = 0.0F;
 };
 
+/// A row of sigmoid_mul (ops/sigmoid_mul.h).
+struct SigmoidRow {
+  const float* gate = nullptr;
+  std::byte* rows = nullptr;  ///< In and out.
+  bool bf16 = false;          ///< Of `rows`, which are float32 otherwise.
+  std::int64_t n = 0;
+};
+
+/// The most positions that the convolution of a DeltaHead looks at.
+constexpr std::int64_t kDeltaKernel = 8;
+
+/// A key head of gated_delta (ops/gated_delta.h) over consecutive tokens of one sequence. Strides
+/// count elements, and columns are of a row of `in`.
+struct DeltaHead {
+  const float* in = nullptr;  ///< Of the first token.
+  std::int64_t in_stride = 0;
+  std::int64_t tokens = 0;
+  std::int64_t query = 0;  ///< Columns of the head, and so its channels; of all its value heads.
+  std::int64_t key = 0;
+  std::int64_t value = 0;
+  std::int64_t gate = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t value_heads = 0;  ///< Of the key head.
+  std::int64_t strips = 0;       ///< Of each of those.
+  const float* conv = nullptr;   ///< [all channels, kernel]
+  std::int64_t kernel = 0;
+  const float* beta = nullptr;  ///< Of the first token and value head; alike `alpha`.
+  const float* alpha = nullptr;
+  std::int64_t rate_stride = 0;  ///< From a token to the next.
+  bool fresh = false;            ///< The sequence begins here: there is no state before it.
+  float* tail = nullptr;         ///< As DeltaHeadLayout has them.
+  float* state = nullptr;
+  const float* norm = nullptr;
+  float eps = 0.0F;
+  std::byte* out = nullptr;  ///< Of the first token and value head.
+  std::int64_t out_stride = 0;
+  bool bf16 = false;  ///< Of `out`, which is float32 otherwise.
+};
+
 /// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
 /// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero, and that of simd_generic()
 /// rounds products so small; linear_bf16 and attention_bf16 of simd_x86_amx() sum in another order,
@@ -139,6 +179,8 @@ struct SimdKernels {
   void (*silu_mul)(const GatedRow& row) = nullptr;
   void (*gelu_mul)(const GatedRow& row) = nullptr;
   void (*rescale)(const RescaleRow& row) = nullptr;
+  void (*sigmoid_mul)(const SigmoidRow& row) = nullptr;
+  void (*gated_delta)(const DeltaHead& head) = nullptr;
 };
 
 /// What any processor of the architecture runs. Exact, and slow where there is no fused

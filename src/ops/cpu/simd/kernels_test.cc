@@ -304,6 +304,63 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   });
 }
 
+TEST_F(SimdKernelsTest, GatesHaveOneAnswer) {
+  const auto gate = random(1000, 20.0F);
+  const auto x = random(1000);
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> rows = x;
+    set.sigmoid_mul(
+        {.gate = gate.data(), .rows = reinterpret_cast<std::byte*>(rows.data()), .n = 1000});
+    return rows;
+  });
+}
+
+TEST_F(SimdKernelsTest, TheDeltaRuleHasOneAnswer) {
+  constexpr std::int64_t kTokens = 21;
+  constexpr std::int64_t kKeys = 23;
+  constexpr std::int64_t kValues = 40;
+  constexpr std::int64_t kStrips = 3;
+  constexpr std::int64_t kChannels = 2 * kKeys + 2 * kValues;
+  constexpr std::int64_t kWidth = kChannels + 2 * kValues;
+  const auto in = random(kTokens * kWidth);
+  const auto conv = random(kChannels * 4);
+  const auto norm = random(kValues);
+  const auto beta = std::vector<float>(kTokens * 2, 0.7F);
+  const auto alpha = std::vector<float>(kTokens * 2, 0.9F);
+  const auto tail_before = random(3 * kChannels);
+  const auto state_before = random(2 * kStrips * kKeys * 16);
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> tail = tail_before;
+    std::vector<float> state = state_before;
+    std::vector<float> out(kTokens * 2 * kValues);
+    set.gated_delta({.in = in.data(),
+                     .in_stride = kWidth,
+                     .tokens = kTokens,
+                     .query = 0,
+                     .key = kKeys,
+                     .value = 2 * kKeys,
+                     .gate = kChannels,
+                     .key_dim = kKeys,
+                     .value_dim = kValues,
+                     .value_heads = 2,
+                     .strips = kStrips,
+                     .conv = conv.data(),
+                     .kernel = 4,
+                     .beta = beta.data(),
+                     .alpha = alpha.data(),
+                     .rate_stride = 2,
+                     .tail = tail.data(),
+                     .state = state.data(),
+                     .norm = norm.data(),
+                     .eps = 1e-6F,
+                     .out = reinterpret_cast<std::byte*>(out.data()),
+                     .out_stride = 2 * kValues});
+    out.insert(out.end(), tail.begin(), tail.end());
+    out.insert(out.end(), state.begin(), state.end());
+    return out;
+  });
+}
+
 TEST(SimdKernels, AreTheFastestOrThoseThatAreNamed) {
   const auto sets = runnable_simd_kernels();
   EXPECT_EQ(find_simd_kernels(nullptr).value(), sets.back());

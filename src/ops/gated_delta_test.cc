@@ -1,0 +1,292 @@
+#include "ops/gated_delta.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "ops/op_test.h"
+
+namespace heddle::ops {
+namespace {
+
+using spec::LinearAttention;
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// The equation in double, of one sequence from its beginning, head by head.
+std::vector<double> by_the_equation(const LinearAttention& shape,
+                                    std::int64_t tokens,
+                                    const std::vector<float>& in,
+                                    const std::vector<float>& rates,
+                                    const std::vector<float>& conv,
+                                    const std::vector<float>& heads,
+                                    const std::vector<float>& norm,
+                                    double eps) {
+  const std::int64_t width = shape.channels() + shape.values();
+  const auto silu = [](double x) { return x / (1.0 + std::exp(-x)); };
+  const auto mixed = [&](std::int64_t t, std::int64_t channel) {
+    double sum = 0.0;
+    for (std::int64_t k = 0; k < shape.kernel; ++k) {
+      const std::int64_t from = t - shape.kernel + 1 + k;
+      sum += from < 0 ? 0.0
+                      : static_cast<double>(conv[at(channel * shape.kernel + k)]) *
+                            static_cast<double>(in[at(from * width + channel)]);
+    }
+    return silu(sum);
+  };
+  const auto direction = [&](std::int64_t t, std::int64_t column) {
+    std::vector<double> x;
+    double squares = 0.0;
+    for (std::int64_t i = 0; i < shape.key_dim; ++i) {
+      x.push_back(mixed(t, column + i));
+      squares += x.back() * x.back();
+    }
+    for (double& value : x) {
+      value /= std::sqrt(squares + 1e-6);
+    }
+    return x;
+  };
+  std::vector<double> out(at(tokens * shape.values()));
+  for (std::int64_t h = 0; h < shape.value_heads; ++h) {
+    const std::int64_t own = h / (shape.value_heads / shape.key_heads) * shape.key_dim;
+    std::vector<double> state(at(shape.key_dim * shape.value_dim));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const float* const rate = rates.data() + t * 2 * shape.value_heads;
+      const auto query = direction(t, own);
+      const auto key = direction(t, shape.keys() + own);
+      const double beta = 1.0 / (1.0 + std::exp(-static_cast<double>(rate[h])));
+      const double step = static_cast<double>(rate[shape.value_heads + h]) +
+                          static_cast<double>(heads[at(shape.value_heads + h)]);
+      const double alpha =
+          std::exp(-std::exp(static_cast<double>(heads[at(h)])) * std::log1p(std::exp(step)));
+      std::vector<double> seen(at(shape.value_dim));
+      double squares = 0.0;
+      for (std::int64_t j = 0; j < shape.value_dim; ++j) {
+        double memory = 0.0;
+        for (std::int64_t i = 0; i < shape.key_dim; ++i) {
+          memory += alpha * state[at(i * shape.value_dim + j)] * key[at(i)];
+        }
+        const double value = mixed(t, 2 * shape.keys() + h * shape.value_dim + j);
+        for (std::int64_t i = 0; i < shape.key_dim; ++i) {
+          double& place = state[at(i * shape.value_dim + j)];
+          place = alpha * place + key[at(i)] * beta * (value - memory);
+          seen[at(j)] += place * query[at(i)] / std::sqrt(static_cast<double>(shape.key_dim));
+        }
+        squares += seen[at(j)] * seen[at(j)];
+      }
+      for (std::int64_t j = 0; j < shape.value_dim; ++j) {
+        const std::int64_t column = h * shape.value_dim + j;
+        const double z = static_cast<double>(in[at(t * width + shape.channels() + column)]);
+        out[at(t * shape.values() + column)] =
+            seen[at(j)] / std::sqrt(squares / static_cast<double>(shape.value_dim) + eps) *
+            static_cast<double>(norm[at(j)]) * silu(z);
+      }
+    }
+  }
+  return out;
+}
+
+class GatedDeltaTest : public OpTest {
+ protected:
+  /// A layer and the inputs of one sequence.
+  struct Layer {
+    LinearAttention shape{};
+    std::int64_t tokens = 0;
+    std::vector<float> in{};
+    std::vector<float> rates{};
+    std::vector<float> conv{};
+    std::vector<float> heads{};  ///< A_log, then dt_bias.
+    std::vector<float> norm{};
+
+    [[nodiscard]] std::int64_t width() const { return shape.channels() + shape.values(); }
+  };
+
+  Layer layer(const LinearAttention& shape, std::int64_t tokens) {
+    return {.shape = shape,
+            .tokens = tokens,
+            .in = random(tokens * (shape.channels() + shape.values())),
+            .rates = random(tokens * 2 * shape.value_heads),
+            .conv = random(shape.channels() * shape.kernel, 0.5F),
+            .heads = random(2 * shape.value_heads),
+            .norm = random(shape.value_dim)};
+  }
+
+  /// Blocks of a sequence: each of `heads_of_block` key heads, behind some bytes of others.
+  static constexpr std::int64_t kBefore = 64;
+
+  /// Runs tokens [first, first + count) of a layer over blocks that hold the state, of which each
+  /// part has its own, with blocks in the order of `table`.
+  std::vector<float> run(const Layer& layer,
+                         std::int64_t first,
+                         std::int64_t count,
+                         std::vector<std::vector<std::byte>>& blocks,
+                         std::int64_t heads_of_block) {
+    const std::int64_t parts = std::ssize(blocks);
+    const std::vector<std::int32_t> table{1};
+    const std::vector<std::int32_t> begin{0, static_cast<std::int32_t>(count)};
+    const std::vector<std::int32_t> position{static_cast<std::int32_t>(first)};
+    const LinearAttention& shape = layer.shape;
+    auto rates = std::vector<float>(layer.rates.begin() + first * 2 * shape.value_heads,
+                                    layer.rates.begin() + (first + count) * 2 * shape.value_heads);
+    std::vector<float> out(at(count * shape.values()));
+    GatedDeltaArgs args{
+        .shape = shape,
+        .rows = {.begin = vector_of(begin.data(), 2),
+                 .first_position = vector_of(position.data(), 1)},
+        .in = matrix_of(layer.in.data() + first * layer.width(), count, layer.width()),
+        .rates = matrix_of(rates.data(), count, 2 * shape.value_heads),
+        .conv = matrix_of(layer.conv.data(), shape.channels(), shape.kernel),
+        .decay_log = vector_of(layer.heads.data(), shape.value_heads),
+        .step_bias = vector_of(layer.heads.data() + shape.value_heads, shape.value_heads),
+        .norm = vector_of(layer.norm.data(), shape.value_dim),
+        .eps = 1e-5F,
+        .out = matrix_of(out.data(), count, shape.values())};
+    for (std::int64_t i = 0; i < parts; ++i) {
+      args.parts.push_back(
+          {.heads = std::min(heads_of_block, shape.key_heads - i * heads_of_block),
+           .base = blocks[at(i)].data(),
+           .block_bytes = std::ssize(blocks[at(i)]) / 2,
+           .offset = kBefore,
+           .table = matrix_of(table.data(), 1, 1)});
+    }
+    gated_delta(context_, args);
+    synchronize();
+    return out;
+  }
+
+  /// Two blocks for each part, of which the second is the sequence's. They hold what others left.
+  static std::vector<std::vector<std::byte>> blocks(const LinearAttention& shape,
+                                                    std::int64_t heads_of_block) {
+    const std::int64_t bytes = kBefore + heads_of_block * DeltaHeadLayout(shape).bytes();
+    const auto parts = (shape.key_heads + heads_of_block - 1) / heads_of_block;
+    std::vector<std::vector<std::byte>> made(at(parts), std::vector<std::byte>(at(2 * bytes)));
+    for (auto& block : made) {
+      std::fill(block.begin(), block.end(), std::byte{0xFF});  // No numbers.
+    }
+    return made;
+  }
+
+  static constexpr LinearAttention kShapes[] = {
+      {.key_heads = 1, .value_heads = 1, .key_dim = 1, .value_dim = 1, .kernel = 2},
+      {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .kernel = 4},
+      {.key_heads = 3, .value_heads = 3, .key_dim = 17, .value_dim = 33, .kernel = 3},
+      {.key_heads = 2, .value_heads = 6, .key_dim = 32, .value_dim = 48, .kernel = 8},
+      {.key_heads = 1, .value_heads = 2, .key_dim = 256, .value_dim = 256, .kernel = 4},
+  };
+};
+
+TEST_F(GatedDeltaTest, AgreesWithTheEquationInDouble) {
+  for (const LinearAttention& shape : kShapes) {
+    const Layer all = layer(shape, 37);
+    auto memory = blocks(shape, shape.key_heads);
+    const auto out = run(all, 0, all.tokens, memory, shape.key_heads);
+    const auto expected = by_the_equation(
+        shape, all.tokens, all.in, all.rates, all.conv, all.heads, all.norm, 1e-5);
+    double largest = 1.0;
+    for (const double value : expected) {
+      largest = std::max(largest, std::abs(value));
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(out[i]), expected[i], 2e-5 * largest)
+          << "value_dim " << shape.value_dim << ", element " << i;
+    }
+  }
+}
+
+TEST_F(GatedDeltaTest, DoesNotDependOnHowASequenceIsCut) {
+  for (const LinearAttention& shape : kShapes) {
+    const Layer all = layer(shape, 41);
+    auto memory = blocks(shape, shape.key_heads);
+    const auto whole = run(all, 0, all.tokens, memory, shape.key_heads);
+    auto parts_memory = blocks(shape, 1);
+    std::vector<float> parts;
+    for (std::int64_t first = 0, count = 1; first < all.tokens;
+         first += count, count = count % 19 + 3) {
+      count = std::min(count, all.tokens - first);
+      const auto part = run(all, first, count, parts_memory, 1);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(same_bits(parts, whole)) << shape.value_dim;
+  }
+}
+
+TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
+  const LinearAttention shape = kShapes[1];
+  const Layer all = layer(shape, 24);
+  auto memory = blocks(shape, shape.key_heads);
+  const auto alone = run(all, 0, 9, memory, shape.key_heads);
+  auto other_memory = blocks(shape, shape.key_heads);
+  (void)run(all, 0, 9, other_memory, shape.key_heads);
+  const auto other = run(all, 9, 15, other_memory, shape.key_heads);
+
+  // The first nine tokens as a sequence of their own, and those behind as one that goes on from it.
+  const std::vector<std::int32_t> begin{0, 9, 24};
+  const std::vector<std::int32_t> position{0, 9};
+  const std::vector<std::int32_t> table{0, 1};
+  auto shared = blocks(shape, shape.key_heads);
+  const std::int64_t block = std::ssize(shared[0]) / 2;
+  std::vector<std::vector<std::byte>> before = blocks(shape, shape.key_heads);
+  (void)run(all, 0, 9, before, shape.key_heads);
+  std::memcpy(shared[0].data() + block, before[0].data() + block, at(block));
+  auto rates = all.rates;
+  std::vector<float> out(at(24 * shape.values()));
+  gated_delta(context_,
+              {.shape = shape,
+               .rows = {.begin = vector_of(begin.data(), 3),
+                        .first_position = vector_of(position.data(), 2)},
+               .in = matrix_of(all.in.data(), 24, all.width()),
+               .rates = matrix_of(rates.data(), 24, 2 * shape.value_heads),
+               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
+               .decay_log = vector_of(all.heads.data(), shape.value_heads),
+               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
+               .norm = vector_of(all.norm.data(), shape.value_dim),
+               .eps = 1e-5F,
+               .parts = {{.heads = shape.key_heads,
+                          .base = shared[0].data(),
+                          .block_bytes = block,
+                          .offset = kBefore,
+                          .table = matrix_of(table.data(), 2, 1)}},
+               .out = matrix_of(out.data(), 24, shape.values())});
+  synchronize();
+  const auto middle = out.begin() + 9 * shape.values();
+  EXPECT_TRUE(same_bits(std::vector<float>(out.begin(), middle), alone));
+  EXPECT_TRUE(same_bits(std::vector<float>(middle, out.end()), other));
+}
+
+TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {
+  const LinearAttention shape = kShapes[2];
+  const Layer all = layer(shape, 5);
+  auto memory = blocks(shape, shape.key_heads);
+  const auto exact = run(all, 0, 5, memory, shape.key_heads);
+  const std::vector<std::int32_t> begin{0, 5};
+  const std::vector<std::int32_t> zero{0};
+  auto rates = all.rates;
+  std::vector<std::uint16_t> half(exact.size());
+  gated_delta(context_,
+              {.shape = shape,
+               .rows = {.begin = vector_of(begin.data(), 2),
+                        .first_position = vector_of(zero.data(), 1)},
+               .in = matrix_of(all.in.data(), 5, all.width()),
+               .rates = matrix_of(rates.data(), 5, 2 * shape.value_heads),
+               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
+               .decay_log = vector_of(all.heads.data(), shape.value_heads),
+               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
+               .norm = vector_of(all.norm.data(), shape.value_dim),
+               .eps = 1e-5F,
+               .parts = {{.heads = shape.key_heads,
+                          .base = memory[0].data(),
+                          .block_bytes = std::ssize(memory[0]) / 2,
+                          .offset = kBefore,
+                          .table = matrix_of(zero.data(), 1, 1)}},
+               .out = tensor_2d(reinterpret_cast<std::byte*>(half.data()),
+                                DType::kBf16,
+                                5,
+                                shape.values())});
+  synchronize();
+  EXPECT_EQ(half, rounded(exact));
+}
+
+}  // namespace
+}  // namespace heddle::ops
