@@ -51,10 +51,17 @@ Activations place(const spec::ModelSpec& model,
     a.branch = layout.take(tokens, model.hidden);
   }
   const std::size_t shared = layout.used();
-  a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads) * model.head_dim);
+  const std::int64_t gates = model.attention_gate ? model.heads : 0;
+  a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads + gates) * model.head_dim);
   a.mixed = layout.take(tokens, model.heads * model.head_dim, dtype);
   a.states = layout.take(tokens, model.heads * (model.head_dim + 2));
   layout.rewind(shared);
+  if (const spec::LinearAttention& linear = model.linear; linear.key_heads > 0) {
+    a.delta_in = layout.take(tokens, linear.channels() + linear.values());
+    a.delta_rates = layout.take(tokens, 2 * linear.value_heads);
+    a.delta_out = layout.take(tokens, linear.values(), dtype);
+    layout.rewind(shared);
+  }
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
   a.gated = layout.take(tokens, model.intermediate, dtype);
   if (const spec::Experts& experts = model.experts; experts.count > 0) {

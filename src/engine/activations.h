@@ -17,13 +17,18 @@ constexpr std::int64_t kLogitRowsMin = 32;
 /// memory that is made once; what is never alive together shares it. Those that are multiplied with
 /// weights are of compute_dtype() of the weights' type, marked (*); the others are float32.
 struct Activations {
-  ops::TensorRef hidden{};   ///< [tokens, hidden]
-  ops::TensorRef normed{};   ///< (*) [tokens, hidden]
-  ops::TensorRef qkv{};      ///< [tokens, (heads + 2 kv_heads) head_dim]
-  ops::TensorRef mixed{};    ///< (*) [tokens, heads head_dim]: what attention gives.
-  ops::TensorRef states{};   ///< [tokens, heads (head_dim + 2)]: AttentionParts::left.
-  ops::TensorRef gate_up{};  ///< [tokens, 2 intermediate]
-  ops::TensorRef gated{};    ///< (*) [tokens, intermediate]
+  ops::TensorRef hidden{};  ///< [tokens, hidden]
+  ops::TensorRef normed{};  ///< (*) [tokens, hidden]
+  /// [tokens, (heads + 2 kv_heads) head_dim], and as many gates as heads where there are any.
+  ops::TensorRef qkv{};
+  ops::TensorRef mixed{};   ///< (*) [tokens, heads head_dim]: what attention gives.
+  ops::TensorRef states{};  ///< [tokens, heads (head_dim + 2)]: AttentionParts::left.
+  // Of layers of linear attention:
+  ops::TensorRef delta_in{};     ///< [tokens, channels() + values()]
+  ops::TensorRef delta_rates{};  ///< [tokens, 2 value_heads]
+  ops::TensorRef delta_out{};    ///< (*) [tokens, values()]
+  ops::TensorRef gate_up{};      ///< [tokens, 2 intermediate]
+  ops::TensorRef gated{};        ///< (*) [tokens, intermediate]
   /// [tokens, hidden]: what a layer adds, where that is normalised or scaled before.
   ops::TensorRef branch{};
   // Of models with experts.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engine/rope_frequencies.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -75,13 +76,15 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   std::vector<TokenId> ids;
   std::vector<std::int32_t> begin{0};
   std::vector<std::int32_t> first_position;
-  head_dim_ = decoder.model().head_dim;
+  rotary_dim_ = spec::rotary_dim(decoder.model());
   for (const BatchSlice& slice : slices) {
     HEDDLE_CHECK(!slice.ids.empty());
     ids.insert(ids.end(), slice.ids.begin(), slice.ids.end());
     begin.push_back(narrow(static_cast<std::int64_t>(ids.size())));
     first_position.push_back(narrow(slice.first_position));
   }
+  resumes_ =
+      std::ranges::any_of(slices, [](const BatchSlice& slice) { return slice.first_position > 0; });
   tokens_ = static_cast<std::int64_t>(ids.size());
   sequences_ = static_cast<std::int64_t>(slices.size());
   ids_ = mirror.add(ids);
@@ -131,7 +134,7 @@ void BatchInputs::gather_table(std::span<const BatchSlice> slices,
 }
 
 void BatchInputs::describe(GraphKey& key) const {
-  for (const std::int64_t size : {tokens_, sequences_, head_dim_}) {
+  for (const std::int64_t size : {tokens_, sequences_, rotary_dim_}) {
     key.push_back(static_cast<std::uint64_t>(size));
   }
   key.insert(key.end(), {ids_, begin_, first_position_});
@@ -148,12 +151,13 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
               .rows = {.begin = ops::vector_of(mirror.device<std::int32_t>(begin_), sequences_ + 1),
                        .first_position = ops::vector_of(
                            mirror.device<std::int32_t>(first_position_), sequences_)},
+              .resumes = resumes_,
               .cos_sin = {},
               .block_tables = {}};
   for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
     if (cos_sin_[kind]) {
       batch.cos_sin[kind] =
-          ops::matrix_of(mirror.device<float>(*cos_sin_[kind]), tokens_, head_dim_);
+          ops::matrix_of(mirror.device<float>(*cos_sin_[kind]), tokens_, rotary_dim_);
     }
   }
   for (const Table& table : tables_) {

@@ -1,5 +1,6 @@
 #include "engine/decoder.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,12 +10,14 @@
 #include "ops/exchange.h"
 #include "ops/experts.h"
 #include "ops/fused.h"
+#include "ops/gated_delta.h"
 #include "ops/gather_rows.h"
 #include "ops/gelu_mul.h"
 #include "ops/linear.h"
 #include "ops/rescale.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
+#include "ops/sigmoid_mul.h"
 #include "ops/silu_mul.h"
 #include "ops/wait.h"
 #include "spec/operations.h"
@@ -42,6 +45,16 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
     return Error{Code::kInvalidArgument,
                  "run a model with head_dim " + std::to_string(model.head_dim) +
                      ": attention takes at most " + std::to_string(ops::kAttentionHeadDimMax)};
+  }
+  const spec::LinearAttention& linear = model.linear;
+  if (std::max(linear.key_dim, linear.value_dim) > ops::kDeltaDimMax ||
+      linear.kernel > ops::kDeltaKernelMax) {
+    return Error{Code::kInvalidArgument,
+                 "run a model with linear attention of heads of " + std::to_string(linear.key_dim) +
+                     " and " + std::to_string(linear.value_dim) + ", convolved over " +
+                     std::to_string(linear.kernel) + ": at most " +
+                     std::to_string(ops::kDeltaDimMax) + " over " +
+                     std::to_string(ops::kDeltaKernelMax)};
   }
   auto weights = bind_weights(model, layout, window);
   if (!weights) {
@@ -154,12 +167,20 @@ void Decoder::run_layers(ops::OpContext& context,
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
   bool is_normed = false;
+  if (batch.resumes && spec::has_states(model_)) {
+    // A pass that gave up within the image would leave some states behind its tokens.
+    wait_for_stage(context, 1 + model_.layers);
+  }
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
     wait_for_stage(context, 1 + layer);
     if (!is_normed) {
       norm_into(context, weights_.layers[index(layer)].input_norm, hidden, normed);
     }
-    attend(context, layer, batch, activations);
+    if (spec::keeps_state(model_, layer)) {
+      update_states(context, layer, batch, activations);
+    } else {
+      attend(context, layer, batch, activations);
+    }
     // The next layer's norm may not be there before that layer is.
     is_normed = ahead && layer + 1 < range.end;
     feed_forward(context,
@@ -316,14 +337,14 @@ void Decoder::norm_heads(ops::OpContext& context,
   ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
 }
 
-/// normed = norm(hidden += out(attention(rope(qk_norm(qkv(normed))))))
+/// normed = norm(hidden += out(attention(rope(qk_norm(qkv(normed)))))), or of a gated attention
+/// out(sigmoid(gate(normed)) attention(...))
 void Decoder::attend(ops::OpContext& context,
                      std::int64_t layer,
                      const Batch& batch,
                      const Activations& activations) const {
   const LayerWeights& w = weights_.layers[index(layer)];
   const std::int64_t d = model_.head_dim;
-  const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
   const auto qkv = projected(
       context, batch, w.qkv_bias, normed, Activations::rows(activations.qkv, batch.tokens));
@@ -362,9 +383,25 @@ void Decoder::attend(ops::OpContext& context,
   } else {
     ops::attention(context, attention);
   }
+  if (model_.attention_gate) {
+    const std::int64_t q = model_.heads * d;
+    ops::sigmoid_mul(context,
+                     {.gate = ops::columns_of(qkv, q + 2 * model_.kv_heads * d, q), .rows = mixed});
+  }
+  add_mixed(context, w, mixed, batch.tokens, activations);
+}
+
+/// normed = norm(hidden += out(mixed)), `mixed` being what attention gave.
+void Decoder::add_mixed(ops::OpContext& context,
+                        const LayerWeights& w,
+                        const ops::TensorRef& mixed,
+                        std::int64_t tokens,
+                        const Activations& activations) const {
+  const auto hidden = Activations::rows(activations.hidden, tokens);
+  const auto normed = Activations::rows(activations.normed, tokens);
   ops::LinearArgs product{.x = mixed, .weight = w.out, .scale = w.out_scale, .bias = w.out_bias};
   if (adds_apart(model_)) {
-    product.out = Activations::rows(activations.branch, batch.tokens);
+    product.out = Activations::rows(activations.branch, tokens);
     ops::linear(context, product);
     add_branch(context, w.attention_norm, product.out, hidden);
     norm_into(context, w.post_norm, hidden, normed);

@@ -34,8 +34,9 @@ inline constexpr std::size_t kLayerRopes = 3;
 struct Batch {
   std::int64_t tokens = 0;
   ops::BatchRows rows{};
-  /// By LayerRope, where a layer of the model has it: f32 [tokens, head_dim], RopeFrequencies of
-  /// each position.
+  bool resumes = false;  ///< Some sequence goes on from what it has on pages.
+  /// By LayerRope, where a layer of the model has it: f32 [tokens, spec::rotary_dim()],
+  /// RopeFrequencies of each position.
   std::array<ops::ConstTensorRef, kLayerRopes> cos_sin{};
   /// Per KV group of the plan, i32 [sequences, blocks].
   std::vector<ops::ConstTensorRef> block_tables{};
@@ -117,6 +118,15 @@ class Decoder {
               std::int64_t layer,
               const Batch& batch,
               const Activations& activations) const;
+  void update_states(ops::OpContext& context,
+                     std::int64_t layer,
+                     const Batch& batch,
+                     const Activations& activations) const;
+  void add_mixed(ops::OpContext& context,
+                 const LayerWeights& w,
+                 const ops::TensorRef& mixed,
+                 std::int64_t tokens,
+                 const Activations& activations) const;
   void take_experts(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,

@@ -12,6 +12,7 @@
 #include "engine/test_host.h"
 #include "ops/context.h"
 #include "ops/cpu/kernels.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 
@@ -117,7 +118,7 @@ class DecoderRig {
   /// Has tokens turned as if they were at positions from `first` on. What it returns is to outlive
   /// the pass.
   std::vector<std::vector<float>> turn(Batch& batch, std::int64_t first) const {
-    const auto width = static_cast<std::size_t>(decoder_.model().head_dim);
+    const auto width = static_cast<std::size_t>(spec::rotary_dim(decoder_.model()));
     std::vector<std::vector<float>> turned;
     for (ops::ConstTensorRef& rotations : batch.cos_sin) {
       if (!rotations.present()) {
@@ -129,7 +130,7 @@ class DecoderRig {
         rows.resize(rows.size() + width);
         rope_cos_sin(decoder_.rope(kind)->frequencies(), first + i, std::span(rows).last(width));
       }
-      rotations = ops::matrix_of(rows.data(), batch.tokens, decoder_.model().head_dim);
+      rotations = ops::matrix_of(rows.data(), batch.tokens, spec::rotary_dim(decoder_.model()));
     }
     return turned;
   }

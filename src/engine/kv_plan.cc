@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 
@@ -18,6 +19,9 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
   HEDDLE_CHECK(all_layers(model).contains(range));
   std::map<std::int64_t, std::vector<std::int64_t>> by_window;
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
+    if (spec::keeps_state(model, layer)) {
+      continue;
+    }
     const auto i = static_cast<std::size_t>(layer);
     by_window[model.window.empty() ? 0 : model.window[i]].push_back(layer);
   }
@@ -44,6 +48,18 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
       }
       plan.groups.push_back(std::move(group));
     }
+  }
+  auto states = plan_states(model, range, page_bytes);
+  if (!states) {
+    return states.error();
+  }
+  plan.states = std::move(*states);
+  plan.first_state = plan.groups.size();
+  for (const std::uint32_t blocks : plan.states.blocks_per_page) {
+    plan.groups.push_back({.window = model.max_position,
+                           .geometry = {.block_tokens = model.max_position,
+                                        .blocks_per_page = blocks,
+                                        .block_bytes = page_bytes / blocks}});
   }
   return plan;
 }

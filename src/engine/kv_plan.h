@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/layer_range.h"
+#include "engine/state_plan.h"
 #include "memory/kv_geometry.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
@@ -16,11 +17,15 @@ namespace heddle::engine {
 /// block which falls out of the window is free for all of them at once.
 struct KvGroupPlan {
   std::int64_t window = 0;             ///< 0: all positions.
-  std::vector<std::int64_t> layers{};  ///< Of the model, ascending.
+  std::vector<std::int64_t> layers{};  ///< Of the model, ascending; none of a block of states.
   memory::KvGeometry geometry{};       ///< The i-th layer of a block is layers[i].
 };
 
-/// Where the KV of each layer of a range goes.
+/// Where the KV of each layer of a range goes, or its state.
+///
+/// The states of a sequence (StatePlan) are in as many blocks whatever its length: each is a group
+/// of its own behind those of keys and values, whose only block has positions for a whole context.
+/// As a window of that length it stays where it is: no guest, no prefix.
 struct KvPlan {
   struct Place {
     std::size_t group = 0;
@@ -30,10 +35,16 @@ struct KvPlan {
   LayerRange range{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of keys and values.
   std::vector<KvGroupPlan> groups{};
-  std::vector<Place> places{};  ///< Of layer range.begin + i.
+  std::vector<Place> places{};  ///< Of layer range.begin + i; of one with a state it says nothing.
+  StatePlan states{};
+  std::size_t first_state = 0;  ///< The group of block 0 of the states; those behind are of others.
 
   [[nodiscard]] const Place& place(std::int64_t layer) const {
     return places[static_cast<std::size_t>(layer - range.begin)];
+  }
+  /// The parts of a layer's state; none where it has keys and values.
+  [[nodiscard]] const std::vector<StatePart>& state_parts(std::int64_t layer) const {
+    return states.parts[static_cast<std::size_t>(layer - range.begin)];
   }
   /// Keys and values of one layer at one position [bytes].
   [[nodiscard]] std::size_t position_bytes() const;

@@ -14,7 +14,7 @@ namespace heddle::engine {
 namespace {
 
 constexpr ModelId kScored{7};
-constexpr std::int64_t kPrompt = 20;
+constexpr std::int64_t kScoredPrompt = 20;
 
 class PromptScoresTest : public testing::Test {
  protected:
@@ -28,13 +28,13 @@ class PromptScoresTest : public testing::Test {
   }
 
   /// A prompt, or a part of one, the rest of which was generated.
-  SequenceId add(std::int32_t top, std::int64_t prompt_tokens = kPrompt) {
+  SequenceId add(std::int32_t top, std::int64_t prompt_tokens = kScoredPrompt) {
     const SequenceId id{++last_};
     const spec::SamplingParams params{.temperature = 0.0F, .max_tokens = 9, .prompt_logprobs = top};
     EXPECT_TRUE(engine_->add_sequence(
         {.id = id,
          .model = kScored,
-         .tokens = {golden_.input_ids.begin(), golden_.input_ids.begin() + kPrompt},
+         .tokens = {golden_.input_ids.begin(), golden_.input_ids.begin() + kScoredPrompt},
          .prompt_tokens = prompt_tokens,
          .params = params}));
     return id;
@@ -49,8 +49,8 @@ class PromptScoresTest : public testing::Test {
 
   /// What is told of the prompt, computed so many tokens at once.
   std::vector<spec::PromptToken> told(SequenceId id, std::int64_t chunk) {
-    for (std::int64_t done = 0; done < kPrompt; done += chunk) {
-      const SliceResult result = run(id, std::min(chunk, kPrompt - done));
+    for (std::int64_t done = 0; done < kScoredPrompt; done += chunk) {
+      const SliceResult result = run(id, std::min(chunk, kScoredPrompt - done));
       if (result.token) {
         return result.details.prompt;
       }
@@ -67,8 +67,8 @@ class PromptScoresTest : public testing::Test {
 };
 
 TEST_F(PromptScoresTest, AreTheModelsOwnLogProbabilities) {
-  const std::vector<spec::PromptToken> tokens = told(add(3), kPrompt);
-  ASSERT_EQ(tokens.size(), kPrompt - 1);
+  const std::vector<spec::PromptToken> tokens = told(add(3), kScoredPrompt);
+  ASSERT_EQ(tokens.size(), kScoredPrompt - 1);
   const auto vocab = static_cast<std::size_t>(model_.spec.vocab);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const float* row = golden_.logits_f32.data() + i * vocab;
@@ -86,23 +86,23 @@ TEST_F(PromptScoresTest, AreTheModelsOwnLogProbabilities) {
 }
 
 TEST_F(PromptScoresTest, DoNotDependOnHowThePromptIsCut) {
-  const std::vector<spec::PromptToken> whole = told(add(2), kPrompt);
+  const std::vector<spec::PromptToken> whole = told(add(2), kScoredPrompt);
   for (const std::int64_t chunk : {1, 7, 19}) {
     EXPECT_EQ(told(add(2), chunk), whole) << chunk;
   }
 }
 
 TEST_F(PromptScoresTest, ACachedPrefixSparesNothing) {
-  const std::vector<spec::PromptToken> whole = told(add(0), kPrompt);
+  const std::vector<spec::PromptToken> whole = told(add(0), kScoredPrompt);
   const SequenceId plain = add(-1);
   EXPECT_GT(engine_->take_prefix(plain), 0) << "for others it does";
   const SequenceId again = add(0);
   EXPECT_EQ(engine_->take_prefix(again), 0);
-  EXPECT_EQ(told(again, kPrompt), whole);
+  EXPECT_EQ(told(again, kScoredPrompt), whole);
 }
 
 TEST_F(PromptScoresTest, APreemptionInThePromptBeginsAnew) {
-  const std::vector<spec::PromptToken> whole = told(add(1), kPrompt);
+  const std::vector<spec::PromptToken> whole = told(add(1), kScoredPrompt);
   const SequenceId id = add(1);
   run(id, 11);
   engine_->preempt(id);
@@ -111,13 +111,13 @@ TEST_F(PromptScoresTest, APreemptionInThePromptBeginsAnew) {
 
 TEST_F(PromptScoresTest, AreToldOnce) {
   const SequenceId id = add(1);
-  EXPECT_FALSE(told(id, kPrompt).empty());
+  EXPECT_FALSE(told(id, kScoredPrompt).empty());
   EXPECT_TRUE(run(id, 1).details.prompt.empty());
   engine_->preempt(id);
-  EXPECT_TRUE(run(id, kPrompt + 2).details.prompt.empty());
+  EXPECT_TRUE(run(id, kScoredPrompt + 2).details.prompt.empty());
   // Of one that was interrupted after its first token they are known.
-  EXPECT_TRUE(run(add(1, kPrompt - 4), kPrompt).details.prompt.empty());
-  EXPECT_TRUE(told(add(-1), kPrompt).empty()) << "nobody asked";
+  EXPECT_TRUE(run(add(1, kScoredPrompt - 4), kScoredPrompt).details.prompt.empty());
+  EXPECT_TRUE(told(add(-1), kScoredPrompt).empty()) << "nobody asked";
 }
 
 TEST_F(PromptScoresTest, APromptOfOneTokenHasNone) {

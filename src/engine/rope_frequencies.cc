@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -32,7 +33,7 @@ double llama3_frequency(double plain, const spec::ModelSpec& model) {
 
 /// The dimension whose frequency makes `turns` turns over the original context.
 double yarn_dimension(double turns, const spec::ModelSpec& model) {
-  return static_cast<double>(model.head_dim) *
+  return static_cast<double>(spec::rotary_dim(model)) *
          std::log(original_positions(model) / (turns * 2.0 * std::numbers::pi)) /
          (2.0 * std::log(model.rope_theta));
 }
@@ -49,7 +50,7 @@ YarnRamp yarn_ramp(const spec::ModelSpec& model) {
     ramp = {.begin = std::floor(ramp.begin), .end = std::ceil(ramp.end)};
   }
   ramp.begin = std::max(ramp.begin, 0.0);
-  ramp.end = std::min(ramp.end, static_cast<double>(model.head_dim - 1));
+  ramp.end = std::min(ramp.end, static_cast<double>(spec::rotary_dim(model) - 1));
   if (ramp.begin == ramp.end) {
     ramp.end += 0.001;  // As checkpoints were trained: no division by zero.
   }
@@ -80,13 +81,15 @@ RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope o
     return rope_frequencies(local);
   }
   if (of == spec::LayerRope::kNone) {
-    return {.radians = std::vector<double>(static_cast<std::size_t>(model.head_dim / 2), 0.0)};
+    return {.radians =
+                std::vector<double>(static_cast<std::size_t>(spec::rotary_dim(model) / 2), 0.0)};
   }
   const spec::RopeScaling& rope = model.rope;
   RopeFrequencies result;
   const YarnRamp ramp = rope.kind == RopeKind::kYarn ? yarn_ramp(model) : YarnRamp{};
-  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
+  const std::int64_t rotary = spec::rotary_dim(model);
+  for (std::int64_t i = 0; i < rotary / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(rotary);
     double frequency = std::pow(model.rope_theta, -exponent);
     if (rope.kind == RopeKind::kLinear) {
       frequency /= rope.factor;

@@ -12,11 +12,12 @@ namespace heddle::engine {
 /// The rotation that stands for a position: pair i of a head turns by position * radians[i], and
 /// queries and keys are scaled by `scale`.
 struct RopeFrequencies {
-  std::vector<double> radians{};  ///< [head_dim / 2], per position.
+  std::vector<double> radians{};  ///< [spec::rotary_dim() / 2], per position.
   double scale = 1.0;             ///< YaRN's attention factor; 1 otherwise.
 };
 
-/// radians[i] = rope_theta^(-2i / head_dim), stretched as the model's RopeScaling says:
+/// radians[i] = rope_theta^(-2i / d) with d = spec::rotary_dim(), stretched as the model's
+/// RopeScaling says:
 ///
 /// - linear: divided by factor (position interpolation; S. Chen et al., arXiv:2306.15595);
 /// - llama3: wavelengths beyond original / low_freq_factor are, those below original /
@@ -30,7 +31,7 @@ struct RopeFrequencies {
 [[nodiscard]] RopeFrequencies rope_frequencies(const spec::ModelSpec& model,
                                                spec::LayerRope rope = spec::LayerRope::kModels);
 
-/// Fills out[0, n) with the cosines and out[n, 2n) with the sines of a position, n = head_dim / 2,
+/// Fills out[0, n) with the cosines and out[n, 2n) with the sines of a position, n = d / 2,
 /// times `scale`: computed in double and rounded once.
 void rope_cos_sin(const RopeFrequencies& frequencies, std::int64_t position, std::span<float> out);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
@@ -94,20 +95,15 @@ void bind_experts(Binder& binder,
   w.experts_down_scale = binder.vector_if(scaled, Role::kExpertsDownScale, layer, out);
 }
 
-LayerWeights bind_layer(Binder& binder,
-                        const spec::ModelSpec& model,
-                        bool scaled,
-                        std::int64_t layer) {
+void bind_attention(Binder& binder,
+                    const spec::ModelSpec& model,
+                    bool scaled,
+                    std::int64_t layer,
+                    LayerWeights& w) {
   const std::int64_t hidden = model.hidden;
-  const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
-  const std::int64_t gate_up = 2 * model.intermediate;
+  const std::int64_t gates = model.attention_gate ? model.heads : 0;
+  const std::int64_t qkv = (model.heads + 2 * model.kv_heads + gates) * model.head_dim;
   const bool adds = spec::adds_once(model.shard);
-  LayerWeights w;
-  const bool before = model.norms != spec::Norms::kAfter;
-  const bool after = model.norms != spec::Norms::kBefore;
-  w.input_norm = binder.vector_if(before, Role::kInputNorm, layer, hidden);
-  w.attention_norm = binder.vector_if(after, Role::kAttentionNorm, layer, hidden);
-  w.mlp_norm = binder.vector_if(after, Role::kMlpNorm, layer, hidden);
   w.qkv = binder.parts(Role::kQkv, layer, qkv, hidden);
   w.qkv_scale = binder.vector_if(scaled, Role::kQkvScale, layer, qkv);
   w.qkv_bias = binder.vector_if(model.qkv_bias, Role::kQkvBias, layer, qkv);
@@ -119,6 +115,44 @@ LayerWeights bind_layer(Binder& binder,
   w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
+}
+
+void bind_delta_rule(Binder& binder,
+                     const spec::ModelSpec& model,
+                     bool scaled,
+                     std::int64_t layer,
+                     LayerWeights& w) {
+  const spec::LinearAttention& linear = model.linear;
+  const std::int64_t in = linear.channels() + linear.values();
+  w.delta_in = binder.matrix(Role::kDeltaIn, layer, in, model.hidden);
+  w.delta_in_scale = binder.vector_if(scaled, Role::kDeltaInScale, layer, in);
+  w.delta_rates = binder.matrix(Role::kDeltaRates, layer, 2 * linear.value_heads, model.hidden);
+  w.delta_conv = binder.matrix(Role::kDeltaConv, layer, linear.channels(), linear.kernel);
+  w.delta_decay = binder.vector(Role::kDeltaDecay, layer, linear.value_heads);
+  w.delta_step_bias = binder.vector(Role::kDeltaStepBias, layer, linear.value_heads);
+  w.delta_norm = binder.vector(Role::kDeltaNorm, layer, linear.value_dim);
+  w.out = binder.matrix(Role::kOut, layer, model.hidden, linear.values());
+  w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, model.hidden);
+}
+
+LayerWeights bind_layer(Binder& binder,
+                        const spec::ModelSpec& model,
+                        bool scaled,
+                        std::int64_t layer) {
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t gate_up = 2 * model.intermediate;
+  const bool adds = spec::adds_once(model.shard);
+  LayerWeights w;
+  const bool before = model.norms != spec::Norms::kAfter;
+  const bool after = model.norms != spec::Norms::kBefore;
+  w.input_norm = binder.vector_if(before, Role::kInputNorm, layer, hidden);
+  w.attention_norm = binder.vector_if(after, Role::kAttentionNorm, layer, hidden);
+  w.mlp_norm = binder.vector_if(after, Role::kMlpNorm, layer, hidden);
+  if (spec::keeps_state(model, layer)) {
+    bind_delta_rule(binder, model, scaled, layer, w);
+  } else {
+    bind_attention(binder, model, scaled, layer, w);
+  }
   w.post_norm = binder.vector_if(before, Role::kPostNorm, layer, hidden);
   if (model.experts.count > 0) {
     bind_experts(binder, model, scaled, layer, w);

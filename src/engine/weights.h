@@ -20,13 +20,14 @@ using MatrixParts = std::vector<ConstTensorRef>;
 /// heads, kv_heads and intermediate are its own; out_bias and down_bias has the first alone.
 struct LayerWeights {
   ConstTensorRef input_norm{};  ///< [hidden]
-  MatrixParts qkv{};            ///< [(heads + 2 kv_heads) head_dim, hidden]
-  ConstTensorRef qkv_scale{};   ///< By row, where `qkv` is int8; absent otherwise, as the others.
-  ConstTensorRef qkv_bias{};    ///< Absent without spec.qkv_bias.
+  /// [(heads + 2 kv_heads) head_dim, hidden]; where attention is gated, with the gates of heads.
+  MatrixParts qkv{};
+  ConstTensorRef qkv_scale{};  ///< By row, where `qkv` is int8; absent otherwise, as the others.
+  ConstTensorRef qkv_bias{};   ///< Absent without spec.qkv_bias.
   /// [head_dim], with spec.qk_norm_whole of all heads; absent without either, like k_norm.
   ConstTensorRef q_norm{};
   ConstTensorRef k_norm{};
-  ConstTensorRef out{};  ///< [hidden, heads head_dim]
+  ConstTensorRef out{};  ///< [hidden, heads head_dim], or of linear attention [hidden, values()]
   ConstTensorRef out_scale{};
   ConstTensorRef out_bias{};
   /// [hidden]: before the MLP. This and input_norm are absent where spec.norms is kAfter.
@@ -39,6 +40,14 @@ struct LayerWeights {
   ConstTensorRef down{};  ///< [hidden, intermediate]
   ConstTensorRef down_scale{};
   ConstTensorRef down_bias{};
+  // Of a layer of linear attention, which has none of qkv and what goes with it; see store::Role.
+  ConstTensorRef delta_in{};  ///< [channels() + values(), hidden]
+  ConstTensorRef delta_in_scale{};
+  ConstTensorRef delta_rates{};      ///< [2 value_heads, hidden]
+  ConstTensorRef delta_conv{};       ///< [channels(), kernel]
+  ConstTensorRef delta_decay{};      ///< [value_heads]
+  ConstTensorRef delta_step_bias{};  ///< [value_heads]
+  ConstTensorRef delta_norm{};       ///< [value_dim]
   // Of a layer with experts; then gate_up and down are those of the MLP that all tokens share, and
   // absent where there is none.
   ConstTensorRef router{};       ///< [experts, hidden]

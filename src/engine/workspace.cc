@@ -40,8 +40,11 @@ std::size_t packed_bytes(device::Kind kind,
   constexpr std::size_t kTile = 16;
   constexpr std::size_t kPad = 128;
   constexpr std::size_t kLine = 64;
-  const std::int64_t widest = std::max(
-      {model.hidden, model.heads * model.head_dim, model.intermediate, model.experts.intermediate});
+  const std::int64_t widest = std::max({model.hidden,
+                                        model.heads * model.head_dim,
+                                        model.linear.values(),
+                                        model.intermediate,
+                                        model.experts.intermediate});
   const std::size_t inputs = round_up(static_cast<std::size_t>(widest), kPad);
   const std::size_t padded = round_up(static_cast<std::size_t>(tokens), kTile);
   if (kind != device::Kind::kCuda) {

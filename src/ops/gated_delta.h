@@ -48,11 +48,11 @@ struct GatedDeltaArgs {
   ConstTensorRef in{};
   /// f32 [tokens, 2 value_heads]: b of all value heads, then a. Destroyed.
   TensorRef rates{};
-  ConstTensorRef conv{};       ///< f32 [channels(), kernel], the oldest position first.
-  ConstTensorRef decay_log{};  ///< f32 [value_heads]: A_log.
-  ConstTensorRef step_bias{};  ///< f32 [value_heads]: dt_bias.
-  ConstTensorRef norm{};       ///< f32 [value_dim]
-  float eps = 1e-6F;           ///< Of the norm.
+  ConstTensorRef conv{};           ///< f32 [channels(), kernel], the oldest position first.
+  ConstTensorRef decay_log{};      ///< f32 [value_heads]: A_log.
+  ConstTensorRef step_bias{};      ///< f32 [value_heads]: dt_bias.
+  ConstTensorRef norm{};           ///< f32 [value_dim]
+  float eps = 1e-6F;               ///< Of the norm.
   std::vector<DeltaPart> parts{};  ///< Of all key heads, in order.
   TensorRef out{};                 ///< f32 or bf16 (rounded) [tokens, values()]
 };

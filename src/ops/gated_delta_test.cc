@@ -144,12 +144,11 @@ class GatedDeltaTest : public OpTest {
         .eps = 1e-5F,
         .out = matrix_of(out.data(), count, shape.values())};
     for (std::int64_t i = 0; i < parts; ++i) {
-      args.parts.push_back(
-          {.heads = std::min(heads_of_block, shape.key_heads - i * heads_of_block),
-           .base = blocks[at(i)].data(),
-           .block_bytes = std::ssize(blocks[at(i)]) / 2,
-           .offset = kBefore,
-           .table = matrix_of(table.data(), 1, 1)});
+      args.parts.push_back({.heads = std::min(heads_of_block, shape.key_heads - i * heads_of_block),
+                            .base = blocks[at(i)].data(),
+                            .block_bytes = std::ssize(blocks[at(i)]) / 2,
+                            .offset = kBefore,
+                            .table = matrix_of(table.data(), 1, 1)});
     }
     gated_delta(context_, args);
     synchronize();
@@ -182,8 +181,8 @@ TEST_F(GatedDeltaTest, AgreesWithTheEquationInDouble) {
     const Layer all = layer(shape, 37);
     auto memory = blocks(shape, shape.key_heads);
     const auto out = run(all, 0, all.tokens, memory, shape.key_heads);
-    const auto expected = by_the_equation(
-        shape, all.tokens, all.in, all.rates, all.conv, all.heads, all.norm, 1e-5);
+    const auto expected =
+        by_the_equation(shape, all.tokens, all.in, all.rates, all.conv, all.heads, all.norm, 1e-5);
     double largest = 1.0;
     for (const double value : expected) {
       largest = std::max(largest, std::abs(value));
@@ -264,26 +263,24 @@ TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {
   const std::vector<std::int32_t> zero{0};
   auto rates = all.rates;
   std::vector<std::uint16_t> half(exact.size());
-  gated_delta(context_,
-              {.shape = shape,
-               .rows = {.begin = vector_of(begin.data(), 2),
-                        .first_position = vector_of(zero.data(), 1)},
-               .in = matrix_of(all.in.data(), 5, all.width()),
-               .rates = matrix_of(rates.data(), 5, 2 * shape.value_heads),
-               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-               .decay_log = vector_of(all.heads.data(), shape.value_heads),
-               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
-               .norm = vector_of(all.norm.data(), shape.value_dim),
-               .eps = 1e-5F,
-               .parts = {{.heads = shape.key_heads,
-                          .base = memory[0].data(),
-                          .block_bytes = std::ssize(memory[0]) / 2,
-                          .offset = kBefore,
-                          .table = matrix_of(zero.data(), 1, 1)}},
-               .out = tensor_2d(reinterpret_cast<std::byte*>(half.data()),
-                                DType::kBf16,
-                                5,
-                                shape.values())});
+  gated_delta(
+      context_,
+      {.shape = shape,
+       .rows = {.begin = vector_of(begin.data(), 2), .first_position = vector_of(zero.data(), 1)},
+       .in = matrix_of(all.in.data(), 5, all.width()),
+       .rates = matrix_of(rates.data(), 5, 2 * shape.value_heads),
+       .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
+       .decay_log = vector_of(all.heads.data(), shape.value_heads),
+       .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
+       .norm = vector_of(all.norm.data(), shape.value_dim),
+       .eps = 1e-5F,
+       .parts = {{.heads = shape.key_heads,
+                  .base = memory[0].data(),
+                  .block_bytes = std::ssize(memory[0]) / 2,
+                  .offset = kBefore,
+                  .table = matrix_of(zero.data(), 1, 1)}},
+       .out =
+           tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 5, shape.values())});
   synchronize();
   EXPECT_EQ(half, rounded(exact));
 }

@@ -8,8 +8,10 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   check_paged(args.rows, args.kv);
   const std::int64_t tokens = args.key.shape[0];
   const std::int64_t head_dim = args.kv.head_dim;
-  HEDDLE_CHECK(head_dim % 2 == 0);
-  check_f32_rows(args.cos_sin, tokens, head_dim);
+  const std::int64_t rotary = args.cos_sin.shape[1];
+  HEDDLE_CHECK(head_dim % 2 == 0 && rotary % 2 == 0);
+  HEDDLE_CHECK(rotary == head_dim || (rotary < head_dim && !context.kernels.rope_normalises));
+  check_f32_rows(args.cos_sin, tokens, rotary);
   const DType dtype = args.query.dtype;
   check_projected(context, dtype, args.kv.dtype);
   check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);

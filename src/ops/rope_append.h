@@ -7,7 +7,9 @@ namespace heddle::ops {
 
 struct RopeAppendArgs {
   BatchRows rows{};
-  ConstTensorRef cos_sin{};  ///< f32 [tokens, head_dim]: head_dim / 2 cosines, then as many sines.
+  /// f32 [tokens, d], d being how many elements of a head rotate, the first ones: d / 2 cosines,
+  /// then as many sines. On GPUs d is head_dim.
+  ConstTensorRef cos_sin{};
   // The projections: f32, or bf16 where KernelTable::narrow_from allows and the cache is.
   TensorRef query{};       ///< [tokens, heads, head_dim]. In and out.
   ConstTensorRef key{};    ///< [tokens, kv_heads, head_dim]; not changed.
@@ -25,7 +27,7 @@ struct RopeAppendArgs {
 /// batch's tokens, rounded once to its type.
 ///
 /// Turning encodes a token's position by rotating pairs of elements. For the pair of elements i and
-/// i + d/2 of a head of d elements, and the token's angle a_i,
+/// i + d/2 of the d elements of a head that rotate, and the token's angle a_i,
 ///
 ///     y_i       = x_i cos(a_i) - x_{i+d/2} sin(a_i)
 ///     y_{i+d/2} = x_{i+d/2} cos(a_i) + x_i sin(a_i)        for i in [0, d/2)

@@ -31,7 +31,8 @@ TEST_F(SigmoidMulTest, KeepsExtremesAndWhatIsNotANumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> gate{-200.0F, 200.0F, kNan, 0.0F};
   std::vector<float> rows{2.0F, 2.0F, 2.0F, 2.0F};
-  sigmoid_mul(context_, {.gate = matrix_of(gate.data(), 1, 4), .rows = matrix_of(rows.data(), 1, 4)});
+  sigmoid_mul(context_,
+              {.gate = matrix_of(gate.data(), 1, 4), .rows = matrix_of(rows.data(), 1, 4)});
   synchronize();
   EXPECT_NEAR(rows[0], 0.0F, 1e-35F);
   EXPECT_EQ(rows[1], 2.0F);

@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "spec/json_writer.h"
+#include "spec/operations.h"
 
 namespace heddle::store {
 namespace {
@@ -103,7 +104,7 @@ std::string extras_text(const ModelSpec& model) {
                                                                 : "own output head"};
   const spec::Scales& scales = model.scales;
   const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
-  const std::array<std::pair<bool, std::string_view>, 11> switches = {
+  const std::array<std::pair<bool, std::string_view>, 12> switches = {
       std::pair{model.qkv_bias, "q/k/v bias"},
       std::pair{model.out_bias, "output bias"},
       std::pair{model.mlp_bias, "mlp bias"},
@@ -112,6 +113,7 @@ std::string extras_text(const ModelSpec& model) {
       std::pair{model.norms == spec::Norms::kAround, "norms around attention and mlp"},
       std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
       std::pair{model.activation == spec::Activation::kGeluTanh, "GELU"},
+      std::pair{model.attention_gate, "gated attention"},
       std::pair{scaled, "multipliers"},
       std::pair{scales.attention_cap > 0, "soft cap of scores"},
       std::pair{scales.logit_cap > 0, "soft cap of logits"}};
@@ -154,6 +156,18 @@ std::string mlp_text(const ModelSpec& model) {
   return text;
 }
 
+/// "linear attention in 3 of 4 layers, 16 heads of 128 and 32 of 128 for values".
+std::string linear_text(const ModelSpec& model) {
+  const spec::LinearAttention& linear = model.linear;
+  return fmt::format("linear attention in {} of {} layers, {} heads of {} and {} of {} for values",
+                     std::ranges::count(model.mixer, spec::Mixer::kDeltaRule),
+                     model.layers,
+                     linear.key_heads,
+                     linear.key_dim,
+                     linear.value_heads,
+                     linear.value_dim);
+}
+
 std::string defaults_text(const spec::GenerationDefaults& defaults) {
   std::string text;
   const auto add = [&](std::string_view name, const auto& value) {
@@ -183,10 +197,16 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
                          model.kv_heads,
                          mlp_text(model),
                          model.vocab));
+  if (spec::has_states(model)) {
+    sheet.line("", linear_text(model));
+  }
   sheet.line("with", extras_text(model));
   std::string rope = fmt::format("rope theta {}", model.rope_theta);
   if (model.rope.kind != RopeKind::kDefault) {
     rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
+  }
+  if (model.rotary_dim > 0) {
+    rope += fmt::format(", of {} elements of a head", model.rotary_dim);
   }
   rope += layer_rope_text(model);
   sheet.line("context",
@@ -230,6 +250,9 @@ void add_needs(const Inspection& inspection, Sheet& sheet) {
                              spec::dtype_name(need.dtype),
                              format_bytes(need.kv_per_token),
                              format_bytes(need.kv_per_token * kTokensShown)));
+    if (need.state > 0) {
+      kv.back() += fmt::format(", {} of state per sequence", format_bytes(need.state));
+    }
   }
   sheet.lines("memory", needs);
   sheet.lines("kv cache", kv);
@@ -253,6 +276,13 @@ void write_model(JsonWriter& json, const ModelSpec& model) {
     json.key("experts").begin_object();
     json.key("count").integer(experts.count).key("active").integer(experts.active);
     json.key("intermediate").integer(experts.intermediate).end_object();
+  }
+  if (const spec::LinearAttention& linear = model.linear; spec::has_states(model)) {
+    json.key("linear_attention").begin_object();
+    json.key("layers").integer(std::ranges::count(model.mixer, spec::Mixer::kDeltaRule));
+    json.key("key_heads").integer(linear.key_heads).key("value_heads").integer(linear.value_heads);
+    json.key("key_dim").integer(linear.key_dim).key("value_dim").integer(linear.value_dim);
+    json.key("kernel").integer(linear.kernel).end_object();
   }
   json.key("vocab").integer(model.vocab).key("context").integer(model.max_position);
   json.key("tied_embeddings").boolean(model.tied_embeddings);
@@ -337,6 +367,7 @@ std::string render_json(const Inspection& inspection) {
     json.key(spec::dtype_name(need.dtype)).begin_object();
     json.key("weights_bytes").integer(need.weights);
     json.key("kv_bytes_per_token").integer(need.kv_per_token);
+    json.key("state_bytes").integer(need.state);
     json.key("smallest_bytes").integer(need.smallest);
     json.key("one_context_bytes").integer(need.one_context).end_object();
   }

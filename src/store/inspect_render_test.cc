@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/json.h"
+#include "spec/memory_needs.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -68,6 +69,26 @@ TEST(RenderText, NamesWhatAModelHasBesideLlama) {
   model.qk_norm_whole = true;
   EXPECT_THAT(render_text(inspection),
               HasSubstr("q/k norm over all heads, norms behind attention and mlp, "));
+}
+
+TEST(RenderText, NamesLinearAttentionAndItsState) {
+  Inspection inspection = example();
+  spec::ModelSpec& model = inspection.config->model;
+  model.attention_gate = true;
+  model.rotary_dim = 4;
+  model.linear = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .kernel = 4};
+  model.mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention};
+  inspection.needs = {spec::memory_needs(model, spec::DType::kBf16)};
+  const std::string text = render_text(inspection);
+  EXPECT_THAT(text,
+              HasSubstr("linear attention in 1 of 2 layers, 2 heads of 8 and 4 of 12 for values\n"));
+  EXPECT_THAT(text, HasSubstr("gated attention"));
+  EXPECT_THAT(text, HasSubstr(", of 4 elements of a head"));
+  EXPECT_THAT(text, HasSubstr(" per 1,000 tokens, 2.44 KiB of state per sequence\n"));
+  const spec::Json json = spec::parse_json(render_json(inspection), "inspection").value();
+  EXPECT_EQ(*json.find("memory")->find("bfloat16")->find("state_bytes")->as<std::int64_t>(),
+            4 * (4 * 12 * 8 + 3 * 80));
+  EXPECT_EQ(*json.find("model")->find("linear_attention")->find("layers")->as<std::int64_t>(), 1);
 }
 
 TEST(RenderText, LeavesOutWhatIsUnknown) {

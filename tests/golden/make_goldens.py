@@ -24,7 +24,7 @@ import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).parent
 PROMPT_TOKENS, GREEDY_TOKENS = 16, 16
@@ -35,6 +35,9 @@ NOTICEABLE = 1e-2
 # An expert counts as clearly chosen if the next one's logit is further below than this: then
 # rounding to bfloat16 chooses the same.
 ROUTER_MARGIN = 0.05
+# Linear attention normalises sums that may cancel, so that some random models make much of any
+# rounding. Those are taken whose logits in bfloat16 are as near as this, by row.
+STEADY = 2e-2
 ROUTER_GAIN = 3.0
 
 
@@ -166,6 +169,85 @@ def smollm3(**changes):
 
 def phi3(**changes):
     return base("phi3", "Phi3ForCausalLM", **{"pad_token_id": 0, **changes})
+
+
+def hybrid(model_type: str, architecture: str, **changes):
+    """Linear attention, attention, linear attention."""
+    common = {
+        "head_dim": 16,
+        "rms_norm_eps": 1e-6,
+        "num_hidden_layers": 3,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 12,
+        "linear_conv_kernel_dim": 4,
+        "partial_rotary_factor": 0.5,
+        "rope_theta": 100.0,
+    }
+    return base(model_type, architecture, **{**common, **changes})
+
+
+HYBRID_EXPERTS = {
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 24,
+}
+
+
+def qwen3_next(**changes):
+    return hybrid(
+        "qwen3_next",
+        "Qwen3NextForCausalLM",
+        **{**HYBRID_EXPERTS, "norm_topk_prob": True, **changes},
+    )
+
+
+QWEN3_5 = {
+    "rope_theta": ...,
+    "partial_rotary_factor": ...,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+}
+
+
+def qwen3_5(**changes):
+    return hybrid("qwen3_5_text", "Qwen3_5ForCausalLM", **{**QWEN3_5, **changes})
+
+
+def qwen3_5_moe(**changes):
+    return hybrid(
+        "qwen3_5_moe_text",
+        "Qwen3_5MoeForCausalLM",
+        **{**QWEN3_5, **HYBRID_EXPERTS, "intermediate_size": ..., **changes},
+    )
+
+
+def qwen3_5_moe_images(**changes):
+    """Text and images: the config of the decoder stands within, and experts are stored together."""
+    mrope = {"mrope_interleaved": True, "mrope_section": [2, 1, 1]}
+    rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5, **mrope}
+    text = qwen3_5_moe(vocab_size=69, rope_parameters=rope)
+    for outside in ("architectures", "torch_dtype", "bos_token_id", "eos_token_id"):
+        del text[outside]
+    vision = {"hidden_size": 8, "intermediate_size": 8, "depth": 1, "num_heads": 2,
+              "patch_size": 4, "temporal_patch_size": 1, "spatial_merge_size": 2, "out_hidden_size": 32,
+              "num_position_embeddings": 16, "model_type": "qwen3_5_moe_vision"}
+    config = {
+        "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+        "model_type": "qwen3_5_moe",
+        "torch_dtype": "bfloat16",
+        "text_config": text,
+        "vision_config": vision,
+        "image_token_id": 66,
+        "video_token_id": 67,
+        "vision_start_token_id": 68,
+        "vision_end_token_id": 68,
+        "tie_word_embeddings": False,
+        "eos_token_id": 2,
+    }
+    return {**config, **changes}
 
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -407,16 +489,53 @@ CASES = {
         {"no_rope_layers": [1, 1, 1]},
     ),
     "phi3": (phi3(sliding_window=16), {"n": 48}, {"sliding_window": None}),
+    # Longer than the 64 positions that transformers computes at once.
+    "qwen3-next": (qwen3_next(), {"n": 24}, {"norm_topk_prob": False}),
+    "qwen3-next-f32": (
+        qwen3_next(torch_dtype="float32", linear_num_value_heads=2, linear_value_head_dim=16),
+        {"n": 24},
+        {"partial_rotary_factor": 1.0},
+    ),
+    "qwen3-5": (
+        qwen3_5(linear_num_value_heads=6, linear_conv_kernel_dim=3, tie_word_embeddings=True),
+        {"n": 72},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+    ),
+    "qwen3-5-f32": (
+        qwen3_5(
+            torch_dtype="float32",
+            num_hidden_layers=4,
+            layer_types=...,
+            full_attention_interval=2,
+            linear_key_head_dim=24,
+        ),
+        {"n": 72},
+        {"rms_norm_eps": 1e-1},
+    ),
+    "qwen3-5-moe": (qwen3_5_moe(), {"n": 24}, {"num_experts_per_tok": 1}),
+    "qwen3-5-moe-images": (
+        qwen3_5_moe_images(),
+        {"n": 24, "vocab": 66, "auto": "AutoModelForImageTextToText", "fused": True},
+        {"text_config": {**qwen3_5_moe_images()["text_config"], "num_experts_per_tok": 1}},
+    ),
 }
 
 
 def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
     """Draws weights under which every part of the model visibly moves the logits."""
+    kind = model.config.model_type
+    hybrid = "qwen3_next" in kind or "qwen3_5" in kind
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=generator)
         if "norm" in name:
-            # Gemma's are less 1.
-            weight.data = (0 if "gemma" in model.config.model_type else 1) + 0.3 * noise
+            # Gemma's are less 1, and those of hybrids but one.
+            less_one = "gemma" in kind or (hybrid and "linear_attn" not in name)
+            weight.data = (0 if less_one else 1) + 0.3 * noise
+        elif name.endswith("A_log"):
+            weight.data = noise - 2  # So that some of it is there after ten positions.
+        elif "conv1d" in name:
+            # So that silu() leaves queries and keys that have much in common.
+            weight.data = 2 * noise
         elif name.endswith("bias"):
             weight.data = 0.3 * noise
         elif "embed_tokens" in name:
@@ -427,8 +546,27 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
             weight.data = gain * noise / weight.shape[-1] ** 0.5
 
 
-def load(folder: pathlib.Path, dtype: torch.dtype, config=None) -> torch.nn.Module:
-    return transformers.AutoModelForCausalLM.from_pretrained(
+def fuse_experts(folder: pathlib.Path) -> None:
+    """Stores the matrices of all experts together, as published files of some models have them."""
+    path = folder / "model.safetensors"
+    stacks, rest = {}, {}
+    for name, tensor in load_file(path).items():
+        layer, found, part = name.partition(".mlp.experts.")
+        expert, _, matrix = part.partition(".")
+        if found:
+            stacks.setdefault(layer, {}).setdefault(int(expert), {})[matrix] = tensor
+        else:
+            rest[name] = tensor
+    for layer, experts in stacks.items():
+        ordered = [experts[i] for i in sorted(experts)]
+        both = [torch.cat([e["gate_proj.weight"], e["up_proj.weight"]]) for e in ordered]
+        rest[f"{layer}.mlp.experts.gate_up_proj"] = torch.stack(both)
+        rest[f"{layer}.mlp.experts.down_proj"] = torch.stack([e["down_proj.weight"] for e in ordered])
+    save_file(rest, path, metadata={"format": "pt"})
+
+
+def load(folder: pathlib.Path, dtype: torch.dtype, auto: str, config=None) -> torch.nn.Module:
+    return getattr(transformers, auto).from_pretrained(
         folder, dtype=dtype, attn_implementation="eager", config=config
     ).eval()
 
@@ -452,6 +590,12 @@ def router_margin(model: torch.nn.Module, ids: torch.Tensor, active: int) -> flo
     return min(margins)
 
 
+def row_distance(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference in a row, over its largest logit, or 1."""
+    scale = expected.abs().amax(-1).clamp(min=1)
+    return ((got.float() - expected).abs().amax(-1) / scale).max().item()
+
+
 def greedy(model: torch.nn.Module, prompt: torch.Tensor):
     """The continuation and the smallest lead of a chosen token over its runner-up."""
     ids, margin = prompt.tolist(), float("inf")
@@ -462,10 +606,10 @@ def greedy(model: torch.nn.Module, prompt: torch.Tensor):
     return torch.tensor(ids[len(prompt) :], dtype=torch.int32), margin
 
 
-def check_option_matters(name, folder, config, without, ids, expected) -> None:
+def check_option_matters(name, folder, auto, config, without, ids, expected) -> None:
     changed = copy.deepcopy({**config, **without})
     kind = type(transformers.AutoConfig.from_pretrained(folder))
-    other = logits(load(folder, torch.float32, kind.from_dict(changed)), ids)
+    other = logits(load(folder, torch.float32, auto, kind.from_dict(changed)), ids)
     moved = ((other - expected).abs().max() / expected.abs().max()).item()
     if moved < NOTICEABLE:
         sys.exit(f"{name}: {without} moves the logits by {moved:.1e} only; want {NOTICEABLE}")
@@ -477,31 +621,39 @@ def make(name: str) -> str:
     # transformers writes into the objects it is given.
     config, how, without = copy.deepcopy(CASES[name])
     folder = HERE / name
+    auto = how.get("auto", "AutoModelForCausalLM")
     stored = getattr(torch, config.get("dtype") or config["torch_dtype"])
     kind = type(transformers.AutoConfig.for_model(config["model_type"]))
     for seed in range(1000):  # until every greedy token is well defined
         generator = torch.Generator().manual_seed(sum(name.encode()) * 1000 + seed)
         shutil.rmtree(folder, ignore_errors=True)
-        model = transformers.AutoModelForCausalLM.from_config(kind.from_dict(copy.deepcopy(config)))
+        model = getattr(transformers, auto).from_config(kind.from_dict(copy.deepcopy(config)))
         randomise(model, generator)
         model.to(stored).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))
+        if how.get("fused"):
+            fuse_experts(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         vocab = how.get("vocab") or config["vocab_size"]
         ids = torch.randint(vocab, (how["n"],), generator=generator)
-        model = load(folder, torch.float32)
+        model = load(folder, torch.float32, auto)
         expected = logits(model, ids)
         continuation, margin = greedy(model, ids[:PROMPT_TOKENS])
-        lead = router_margin(model, ids, config.get("num_experts_per_tok", 0))
-        if margin >= GREEDY_MARGIN and lead >= ROUTER_MARGIN:
+        decoder = config.get("text_config", config)
+        lead = router_margin(model, ids, decoder.get("num_experts_per_tok", 0))
+        if margin < GREEDY_MARGIN or lead < ROUTER_MARGIN:
+            continue
+        if "linear_num_key_heads" not in decoder:
+            break
+        if row_distance(logits(load(folder, torch.bfloat16, auto), ids), expected) <= STEADY:
             break
     else:
         sys.exit(f"{name}: no seed gives a clear greedy continuation")
-    check_option_matters(name, folder, config, without, ids, expected)
+    check_option_matters(name, folder, auto, config, without, ids, expected)
     golden = {"input_ids": ids.int(), "logits_f32": expected, "greedy": continuation}
     error = "–"
     if stored == torch.bfloat16:
-        golden["logits_bf16"] = logits(load(folder, torch.bfloat16), ids)
+        golden["logits_bf16"] = logits(load(folder, torch.bfloat16, auto), ids)
         distance = (golden["logits_bf16"].float() - expected).abs().max() / expected.abs().max()
         error = f"{distance.item():.4f}"
     golden = {key: value.contiguous() for key, value in golden.items()}

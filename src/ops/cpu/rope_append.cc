@@ -29,7 +29,7 @@ void turn(const float* x, const float* cos, const float* sin, std::int64_t half,
 template <class Element>
 void append_token(const RopeAppendArgs& args, std::int64_t sequence, std::int64_t token) {
   const PagedKv& kv = args.kv;
-  const std::int64_t half = kv.head_dim / 2;
+  const std::int64_t half = args.cos_sin.shape[1] / 2;
   const float* const cos = args.cos_sin.as<float>() + token * args.cos_sin.stride[0];
   const float* const sin = cos + half;
   const auto head_of = [token](const auto& heads, std::int64_t head) {
@@ -47,8 +47,12 @@ void append_token(const RopeAppendArgs& args, std::int64_t sequence, std::int64_
       kv.base + block * kv.block_bytes + position % kv.block_tokens * kv.token_stride();
   for (std::int64_t head = 0; head < kv.kv_heads; ++head) {
     std::byte* const place = slot + head * kv.block_tokens * kv.token_stride();
-    turn(
-        head_of(args.key, head), cos, sin, half, reinterpret_cast<Element*>(place + kv.key_offset));
+    const float* const key = head_of(args.key, head);
+    auto* const turned = reinterpret_cast<Element*>(place + kv.key_offset);
+    turn(key, cos, sin, half, turned);
+    for (std::int64_t i = 2 * half; i < kv.head_dim; ++i) {
+      put(turned + i, key[i]);
+    }
     const float* const value = head_of(args.value, head);
     auto* const out = reinterpret_cast<Element*>(place + kv.value_offset);
     for (std::int64_t i = 0; i < kv.head_dim; ++i) {
