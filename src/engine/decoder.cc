@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/linear_parts.h"
 #include "ops/add_norm.h"
 #include "ops/attention.h"
 #include "ops/exchange.h"
@@ -301,26 +302,6 @@ void Decoder::attend_with_guests(ops::OpContext& context,
   home.parts = {.begin = guests.border, .resumed = states};
   ops::attention(context, home);
 }
-
-namespace {
-
-/// A product whose matrix is in parts, of which each gives its columns. Only a matrix of one part
-/// has scales.
-void linear_parts(ops::OpContext& context, const MatrixParts& parts, const ops::LinearArgs& args) {
-  std::int64_t row = 0;
-  for (const ops::ConstTensorRef& part : parts) {
-    ops::LinearArgs some = args;
-    some.weight = part;
-    some.out = ops::columns_of(args.out, row, part.shape[0]);
-    if (args.bias.present()) {
-      some.bias = ops::vector_of(args.bias.as<float>() + row, part.shape[0]);
-    }
-    ops::linear(context, some);
-    row += part.shape[0];
-  }
-}
-
-}  // namespace
 
 /// The norms of queries and keys: of each head, or of all heads of a token at once.
 void Decoder::norm_heads(ops::OpContext& context,

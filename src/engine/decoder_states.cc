@@ -1,4 +1,5 @@
 #include "engine/decoder.h"
+#include "engine/linear_parts.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
 
@@ -15,14 +16,14 @@ void Decoder::update_states(ops::OpContext& context,
   const auto in = Activations::rows(activations.delta_in, batch.tokens);
   const auto rates = Activations::rows(activations.delta_rates, batch.tokens);
   const auto mixed = Activations::rows(activations.delta_out, batch.tokens);
-  ops::linear(context, {.x = normed, .weight = w.delta_in, .scale = w.delta_in_scale, .out = in});
+  linear_parts(context, w.delta_in, {.x = normed, .scale = w.delta_in_scale, .out = in});
   ops::linear(context, {.x = normed, .weight = w.delta_rates, .out = rates});
   ops::GatedDeltaArgs args{.shape = model_.linear,
                            .rows = batch.rows,
                            .in = in,
                            .rates = rates,
                            .conv = w.delta_conv,
-                           .decay_log = w.delta_decay,
+                           .fading = w.delta_fading,
                            .step_bias = w.delta_step_bias,
                            .norm = w.delta_norm,
                            .eps = static_cast<float>(model_.rms_eps),

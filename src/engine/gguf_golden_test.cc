@@ -122,7 +122,9 @@ INSTANTIATE_TEST_SUITE_P(Files,
                                          "granite",
                                          "olmo2",
                                          "smollm3",
-                                         "phi3"),
+                                         "phi3",
+                                         "qwen35",
+                                         "qwen35moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -124,11 +124,11 @@ void bind_delta_rule(Binder& binder,
                      LayerWeights& w) {
   const spec::LinearAttention& linear = model.linear;
   const std::int64_t in = linear.channels() + linear.values();
-  w.delta_in = binder.matrix(Role::kDeltaIn, layer, in, model.hidden);
+  w.delta_in = binder.parts(Role::kDeltaIn, layer, in, model.hidden);
   w.delta_in_scale = binder.vector_if(scaled, Role::kDeltaInScale, layer, in);
   w.delta_rates = binder.matrix(Role::kDeltaRates, layer, 2 * linear.value_heads, model.hidden);
   w.delta_conv = binder.matrix(Role::kDeltaConv, layer, linear.channels(), linear.kernel);
-  w.delta_decay = binder.vector(Role::kDeltaDecay, layer, linear.value_heads);
+  w.delta_fading = binder.vector(Role::kDeltaFading, layer, linear.value_heads);
   w.delta_step_bias = binder.vector(Role::kDeltaStepBias, layer, linear.value_heads);
   w.delta_norm = binder.vector(Role::kDeltaNorm, layer, linear.value_dim);
   w.out = binder.matrix(Role::kOut, layer, model.hidden, linear.values());

@@ -41,11 +41,11 @@ struct LayerWeights {
   ConstTensorRef down_scale{};
   ConstTensorRef down_bias{};
   // Of a layer of linear attention, which has none of qkv and what goes with it; see store::Role.
-  ConstTensorRef delta_in{};  ///< [channels() + values(), hidden]
+  MatrixParts delta_in{};  ///< [channels() + values(), hidden]
   ConstTensorRef delta_in_scale{};
   ConstTensorRef delta_rates{};      ///< [2 value_heads, hidden]
   ConstTensorRef delta_conv{};       ///< [channels(), kernel]
-  ConstTensorRef delta_decay{};      ///< [value_heads]
+  ConstTensorRef delta_fading{};     ///< [value_heads]
   ConstTensorRef delta_step_bias{};  ///< [value_heads]
   ConstTensorRef delta_norm{};       ///< [value_dim]
   // Of a layer with experts; then gate_up and down are those of the MLP that all tokens share, and

@@ -27,6 +27,8 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"olmo2", kOlmo2, "olmo2"},
     KnownArchitecture{"smollm3", kSmolLm3, "smollm3", true},
     KnownArchitecture{"phi3", kPhi3, "phi3"},
+    KnownArchitecture{"qwen35", kQwen35, "qwen3_5_text"},
+    KnownArchitecture{"qwen35moe", kQwen35Moe, "qwen3_5_moe_text"},
 };
 constexpr KnownArchitecture kMistralFile{kLlamaName, kMistral, "mistral", true};
 constexpr KnownArchitecture kMixtralFile{kLlamaName, kMixtral, "mixtral", true};

@@ -16,6 +16,10 @@ struct KnownArchitecture {
   bool interleaved = false;       ///< Of the rows of q and k.
 };
 
+/// The key of how many layers guess further tokens, behind those of the model itself, which
+/// `block_count` counts with them.
+inline constexpr std::string_view kPredictingLayers = "nextn_predict_layers";
+
 /// That of a file; nullptr where it is not built in. The name "llama" is of three: with
 /// `expert_count` above 1 it is Mixtral, else with `attention.sliding_window` Mistral.
 [[nodiscard]] const KnownArchitecture* find_architecture(const GgufFile& file);

@@ -16,7 +16,9 @@
 #include "gguf/metadata_fields.h"
 #include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
+#include "spec/config_family.h"
 #include "spec/json_writer.h"
+#include "spec/operations.h"
 
 namespace heddle::gguf {
 namespace {
@@ -114,6 +116,9 @@ class ConfigWriter {
     json_.key("model_type").string(known_->model_type);
     write_dimensions();
     write_experts();
+    if (spec::is_hybrid(known_->family)) {
+      write_linear_attention();
+    }
     write_switches();
     write_window();
     if (is_gemma()) {
@@ -144,7 +149,11 @@ class ConfigWriter {
     if (fields_.integer(key("attention.value_length"), head_dim_) != head_dim_) {
       refuse("attention.value_length", "only values as long as keys are built in");
     }
-    if (fields_.integer(key("rope.dimension_count"), head_dim_) != head_dim_) {
+    const std::int64_t rotary = fields_.integer(key("rope.dimension_count"), head_dim_);
+    if (spec::is_hybrid(known_->family) && head_dim_ > 0) {
+      json_.key("partial_rotary_factor");
+      json_.number(static_cast<double>(rotary) / static_cast<double>(head_dim_));
+    } else if (rotary != head_dim_) {
       refuse("rope.dimension_count",
              fmt::format("only {}, rotating whole heads, is built in", head_dim_));
     }
@@ -159,7 +168,8 @@ class ConfigWriter {
     json_.key("head_dim").integer(head_dim_);
     json_.key("num_key_value_heads")
         .integer(fields_.integer(key("attention.head_count_kv"), heads));
-    json_.key("num_hidden_layers").integer(fields_.integer(key("block_count")));
+    json_.key("num_hidden_layers");
+    json_.integer(fields_.integer(key("block_count")) - fields_.integer(key(kPredictingLayers), 0));
     write_widths();
     json_.key("max_position_embeddings").integer(fields_.integer(key("context_length")));
     json_.key("vocab_size").integer(embeddings->shape[0]);
@@ -169,7 +179,7 @@ class ConfigWriter {
 
   [[nodiscard]] bool has_experts() const {
     return known_->family == Architecture::kMixtral || known_->family == Architecture::kQwen2Moe ||
-           known_->family == Architecture::kQwen3Moe;
+           known_->family == Architecture::kQwen3Moe || known_->family == Architecture::kQwen35Moe;
   }
   [[nodiscard]] bool is_gemma() const {
     return known_->family == Architecture::kGemma2 || known_->family == Architecture::kGemma3;
@@ -188,7 +198,7 @@ class ConfigWriter {
     json_.key("moe_intermediate_size");
     json_.integer(
         fields_.integer(key("expert_feed_forward_length"), used > 0 ? width / used : width));
-    if (known_->family == Architecture::kQwen2Moe) {
+    if (known_->family == Architecture::kQwen2Moe || known_->family == Architecture::kQwen35Moe) {
       json_.key("shared_expert_intermediate_size");
       json_.integer(fields_.integer(key("expert_shared_feed_forward_length"), width));
     }
@@ -210,6 +220,26 @@ class ConfigWriter {
       json_.key("norm_topk_prob").boolean(known_->family == Architecture::kQwen3Moe);
       json_.key("qkv_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
     }
+  }
+
+  /// What llama.cpp calls as it does of state spaces. Heads of values are as long as they make its
+  /// inner size.
+  void write_linear_attention() {
+    const std::int64_t heads = fields_.integer(key("ssm.time_step_rank"));
+    const std::int64_t inner = fields_.integer(key("ssm.inner_size"));
+    if (heads < 1 || inner % heads != 0) {
+      return refuse("ssm.inner_size", "it must be a multiple of ssm.time_step_rank");
+    }
+    if (fields_.has(key("attention.recurrent_layers"))) {
+      return refuse("attention.recurrent_layers", "only full_attention_interval is built in");
+    }
+    json_.key("linear_num_value_heads").integer(heads);
+    json_.key("linear_value_head_dim").integer(inner / heads);
+    json_.key("linear_num_key_heads").integer(fields_.integer(key("ssm.group_count")));
+    json_.key("linear_key_head_dim").integer(fields_.integer(key("ssm.state_size")));
+    json_.key("linear_conv_kernel_dim").integer(fields_.integer(key("ssm.conv_kernel")));
+    json_.key("full_attention_interval")
+        .integer(fields_.integer(key("full_attention_interval"), 4));
   }
 
   void write_window() {
@@ -381,6 +411,8 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
                                  std::pair{Matrix::kQ, "attn_qkv"},
                                  std::pair{Matrix::kK, "attn_qkv"},
                                  std::pair{Matrix::kV, "attn_qkv"},
+                                 std::pair{Matrix::kK, "attn_gate"},
+                                 std::pair{Matrix::kOut, "ssm_out"},
                                  std::pair{Matrix::kGate, "ffn_gate_shexp"},
                                  std::pair{Matrix::kUp, "ffn_up_shexp"},
                                  std::pair{Matrix::kDown, "ffn_down_shexp"},
@@ -472,6 +504,7 @@ Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   auto model = spec::parse_model_config(*json, file.name + " (as config.json)");
   if (model) {
     model->formats = formats_of(file, model->layers);
+    model->linear.tiled = spec::has_states(*model);
   }
   return model;
 }

@@ -249,7 +249,7 @@ TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
-               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3; "
+               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, qwen35moe; "
                "llama-server serves such files: give the "
                "model `engine: llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),

@@ -16,6 +16,11 @@ constexpr std::array<std::string_view, 1> kQwen2 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
+/// Marks belong to the letters before them.
+constexpr std::array<std::string_view, 1> kQwen35 = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
+    R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
 constexpr std::array<std::string_view, 1> kTekken = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -78,6 +83,7 @@ constexpr std::array kKnown = {
     PreTokenizer{.name = "smaug-bpe", .expressions = kLlama3},
     qwen2("qwen2"),
     qwen2("deepseek-r1-qwen"),
+    PreTokenizer{.name = "qwen35", .expressions = kQwen35, .composes = true},
     single_digits("smollm"),
     single_digits("starcoder"),
     single_digits("refact"),

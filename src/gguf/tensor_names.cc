@@ -66,6 +66,21 @@ constexpr std::array kNormNames = {
     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
     NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
 };
+constexpr std::array kHybridNames = {
+    NamePair{"post_attention_norm", "post_attention_layernorm"},
+    NamePair{"attn_qkv", "linear_attn.in_proj_qkv"},
+    NamePair{"attn_gate", "linear_attn.in_proj_z"},
+    NamePair{"ssm_beta", "linear_attn.in_proj_b"},
+    NamePair{"ssm_alpha", "linear_attn.in_proj_a"},
+    NamePair{"ssm_conv1d", "linear_attn.conv1d"},
+    NamePair{"ssm_norm", "linear_attn.norm"},
+    NamePair{"ssm_out", "linear_attn.out_proj"},
+};
+// Of which another end is called otherwise.
+constexpr std::array kWholeNames = {
+    NamePair{"ssm_a", "linear_attn.A_log"},
+    NamePair{"ssm_dt.bias", "linear_attn.dt_bias"},
+};
 
 /// More experts than any model has; a tensor with more is left whole.
 constexpr std::int64_t kExpertsMost = 1 << 10;
@@ -80,6 +95,9 @@ std::span<const NamePair> own_names(Architecture architecture) {
     case Architecture::kGemma3:
     case Architecture::kOlmo2:
       return kNormNames;
+    case Architecture::kQwen35:
+    case Architecture::kQwen35Moe:
+      return kHybridNames;
     default:
       return {};
   }
@@ -142,9 +160,31 @@ std::string translated(std::string_view name, Architecture architecture, const T
   if (dot == std::string_view::npos || !is_number(layer)) {
     return std::string(name);
   }
+  const auto* whole = std::ranges::find_if(
+      kWholeNames, [&](const NamePair& pair) { return pair.*way.from == part.substr(dot + 1); });
+  if (whole != kWholeNames.end()) {
+    return fmt::format("{}{}.{}", way.layer_to, layer, whole->*way.to);
+  }
   auto found = renamed(part.substr(dot + 1), own_names(architecture), way);
   found = found ? found : renamed(part.substr(dot + 1), kLayerNames, way);
   return found ? fmt::format("{}{}.{}", way.layer_to, layer, *found) : std::string(name);
+}
+
+/// Whether a tensor is of a layer behind the model's own, which guesses the token after the next.
+bool predicts_ahead(const GgufFile& file, std::string_view architecture, std::string_view tensor) {
+  MetadataFields fields(file);
+  const auto integer = [&](std::string_view name) {
+    return fields.integer(fmt::format("{}.{}", architecture, name), 0);
+  };
+  const std::int64_t end = integer("block_count");
+  for (std::int64_t layer = std::max<std::int64_t>(0, end - integer(kPredictingLayers));
+       layer < end;
+       ++layer) {
+    if (tensor.starts_with(fmt::format("{}{}.", kFileLayer, layer))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -179,6 +219,9 @@ std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
   const Architecture architecture = known != nullptr ? known->family : Architecture::kLlama;
   std::vector<DirectoryTensor> tensors;
   for (const Tensor& tensor : file.tensors) {
+    if (known != nullptr && predicts_ahead(file, known->name, tensor.name)) {
+      continue;
+    }
     const std::int64_t experts =
         is_of_experts(tensor.name) && tensor.shape.size() == 3 ? tensor.shape.front() : 0;
     if (experts < 1 || experts > kExpertsMost) {

@@ -29,7 +29,8 @@ struct DirectoryTensor {
   std::int64_t interleaved = 0;  ///< interleaved_rows().
 };
 
-/// The tensors of a file as a directory would have them: of those of experts each expert's.
+/// The tensors of a file as a directory would have them: of those of experts each expert's, and
+/// none of layers that guess further tokens (kPredictingLayers).
 [[nodiscard]] std::vector<DirectoryTensor> directory_tensors(const GgufFile& file);
 
 /// The rows of a head of this tensor, where they stand in another order than in a model directory:

@@ -44,6 +44,22 @@ TEST(TensorNames, GoBothWays) {
   }
 }
 
+TEST(TensorNames, OfLinearAttentionAreThoseOfStateSpaces) {
+  expect_both_ways(
+      kQwen35,
+      {{"blk.0.attn_qkv.weight", "model.layers.0.linear_attn.in_proj_qkv.weight"},
+       {"blk.0.attn_gate.weight", "model.layers.0.linear_attn.in_proj_z.weight"},
+       {"blk.0.ssm_alpha.weight", "model.layers.0.linear_attn.in_proj_a.weight"},
+       {"blk.0.ssm_beta.weight", "model.layers.0.linear_attn.in_proj_b.weight"},
+       {"blk.0.ssm_a", "model.layers.0.linear_attn.A_log"},
+       {"blk.0.ssm_dt.bias", "model.layers.0.linear_attn.dt_bias"},
+       {"blk.0.ssm_conv1d.weight", "model.layers.0.linear_attn.conv1d.weight"},
+       {"blk.0.ssm_norm.weight", "model.layers.0.linear_attn.norm.weight"},
+       {"blk.0.ssm_out.weight", "model.layers.0.linear_attn.out_proj.weight"},
+       {"blk.3.attn_q.weight", "model.layers.3.self_attn.q_proj.weight"},
+       {"blk.3.post_attention_norm.weight", "model.layers.3.post_attention_layernorm.weight"}});
+}
+
 TEST(TensorNames, OfExpertsAreByFamily) {
   expect_both_ways(kQwen3Moe,
                    {{"blk.1.ffn_gate_inp.weight", "model.layers.1.mlp.gate.weight"},

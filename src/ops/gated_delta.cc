@@ -49,7 +49,7 @@ void gated_delta(OpContext& context, const GatedDeltaArgs& args) {
   check_matrix(args.conv);
   HEDDLE_CHECK(args.conv.dtype == DType::kF32 && args.conv.shape[0] == shape.channels() &&
                args.conv.shape[1] == shape.kernel);
-  check_vector(args.decay_log, DType::kF32, shape.value_heads);
+  check_vector(args.fading, DType::kF32, shape.value_heads);
   check_vector(args.step_bias, DType::kF32, shape.value_heads);
   check_vector(args.norm, DType::kF32, shape.value_dim);
   check_floating(args.out.dtype);

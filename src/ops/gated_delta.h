@@ -49,7 +49,7 @@ struct GatedDeltaArgs {
   /// f32 [tokens, 2 value_heads]: b of all value heads, then a. Destroyed.
   TensorRef rates{};
   ConstTensorRef conv{};           ///< f32 [channels(), kernel], the oldest position first.
-  ConstTensorRef decay_log{};      ///< f32 [value_heads]: A_log.
+  ConstTensorRef fading{};         ///< f32 [value_heads]: A, below 0.
   ConstTensorRef step_bias{};      ///< f32 [value_heads]: dt_bias.
   ConstTensorRef norm{};           ///< f32 [value_dim]
   float eps = 1e-6F;               ///< Of the norm.
@@ -61,7 +61,7 @@ struct GatedDeltaArgs {
 /// each channel of queries, keys and values x_t first becomes silu(sum_k conv[k] x_{t-kernel+1+k}).
 /// Queries and keys are divided by their length, q / sqrt(|q|^2 + 1e-6), and queries by
 /// sqrt(key_dim). Then for each value head, with beta = 1 / (1 + exp(-b)) and
-/// alpha = exp(-exp(A_log) log(1 + exp(a + dt_bias))):
+/// alpha = exp(A log(1 + exp(a + dt_bias))):
 ///
 ///     S_t = alpha S_{t-1} + k_t (beta (v_t - alpha S_{t-1}^T k_t))^T
 ///     o_t = S_t^T q_t

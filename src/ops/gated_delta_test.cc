@@ -15,73 +15,100 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// The equation in double, of one sequence from its beginning, head by head.
-std::vector<double> by_the_equation(const LinearAttention& shape,
-                                    std::int64_t tokens,
-                                    const std::vector<float>& in,
-                                    const std::vector<float>& rates,
-                                    const std::vector<float>& conv,
-                                    const std::vector<float>& heads,
-                                    const std::vector<float>& norm,
-                                    double eps) {
-  const std::int64_t width = shape.channels() + shape.values();
-  const auto silu = [](double x) { return x / (1.0 + std::exp(-x)); };
-  const auto mixed = [&](std::int64_t t, std::int64_t channel) {
-    double sum = 0.0;
-    for (std::int64_t k = 0; k < shape.kernel; ++k) {
-      const std::int64_t from = t - shape.kernel + 1 + k;
-      sum += from < 0 ? 0.0
-                      : static_cast<double>(conv[at(channel * shape.kernel + k)]) *
-                            static_cast<double>(in[at(from * width + channel)]);
-    }
-    return silu(sum);
-  };
-  const auto direction = [&](std::int64_t t, std::int64_t column) {
-    std::vector<double> x;
-    double squares = 0.0;
+/// A layer and the inputs of one sequence.
+struct DeltaLayer {
+  LinearAttention shape{};
+  std::int64_t tokens = 0;
+  std::vector<float> in{};
+  std::vector<float> rates{};
+  std::vector<float> conv{};
+  std::vector<float> heads{};  ///< A, then dt_bias.
+  std::vector<float> norm{};
+
+  [[nodiscard]] std::int64_t width() const { return shape.channels() + shape.values(); }
+};
+
+double silu_of(double x) {
+  return x / (1.0 + std::exp(-x));
+}
+
+/// A channel of a token behind the convolution.
+double convolved(const DeltaLayer& layer, std::int64_t t, std::int64_t channel) {
+  const std::int64_t kernel = layer.shape.kernel;
+  double sum = 0.0;
+  for (std::int64_t k = 0; k < kernel; ++k) {
+    const std::int64_t from = t - kernel + 1 + k;
+    sum += from < 0 ? 0.0
+                    : static_cast<double>(layer.conv[at(channel * kernel + k)]) *
+                          static_cast<double>(layer.in[at(from * layer.width() + channel)]);
+  }
+  return silu_of(sum);
+}
+
+/// The query or key of a token whose channels begin there, of length 1.
+std::vector<double> direction(const DeltaLayer& layer, std::int64_t t, std::int64_t column) {
+  std::vector<double> x;
+  double squares = 0.0;
+  for (std::int64_t i = 0; i < layer.shape.key_dim; ++i) {
+    x.push_back(convolved(layer, t, column + i));
+    squares += x.back() * x.back();
+  }
+  for (double& value : x) {
+    value /= std::sqrt(squares + 1e-6);
+  }
+  return x;
+}
+
+/// What value head `h` sees at token `t`, by the equation in double; `state` goes on.
+std::vector<double> seen_by(const DeltaLayer& layer,
+                            std::int64_t h,
+                            std::int64_t t,
+                            std::vector<double>& state) {
+  const LinearAttention& shape = layer.shape;
+  const std::int64_t key_head =
+      shape.tiled ? h % shape.key_heads : h / (shape.value_heads / shape.key_heads);
+  const auto query = direction(layer, t, key_head * shape.key_dim);
+  const auto key = direction(layer, t, shape.keys() + key_head * shape.key_dim);
+  const float* const rate = layer.rates.data() + t * 2 * shape.value_heads;
+  const double beta = 1.0 / (1.0 + std::exp(-static_cast<double>(rate[h])));
+  const double step = static_cast<double>(rate[shape.value_heads + h]) +
+                      static_cast<double>(layer.heads[at(shape.value_heads + h)]);
+  const double alpha =
+      std::exp(static_cast<double>(layer.heads[at(h)]) * std::log1p(std::exp(step)));
+  std::vector<double> seen(at(shape.value_dim));
+  for (std::int64_t j = 0; j < shape.value_dim; ++j) {
+    double memory = 0.0;
     for (std::int64_t i = 0; i < shape.key_dim; ++i) {
-      x.push_back(mixed(t, column + i));
-      squares += x.back() * x.back();
+      memory += alpha * state[at(i * shape.value_dim + j)] * key[at(i)];
     }
-    for (double& value : x) {
-      value /= std::sqrt(squares + 1e-6);
+    const double value = convolved(layer, t, 2 * shape.keys() + h * shape.value_dim + j);
+    for (std::int64_t i = 0; i < shape.key_dim; ++i) {
+      double& place = state[at(i * shape.value_dim + j)];
+      place = alpha * place + key[at(i)] * beta * (value - memory);
+      seen[at(j)] += place * query[at(i)] / std::sqrt(static_cast<double>(shape.key_dim));
     }
-    return x;
-  };
-  std::vector<double> out(at(tokens * shape.values()));
+  }
+  return seen;
+}
+
+/// All of a layer, from the beginning of its sequence.
+std::vector<double> by_the_equation(const DeltaLayer& layer, double eps) {
+  const LinearAttention& shape = layer.shape;
+  std::vector<double> out(at(layer.tokens * shape.values()));
   for (std::int64_t h = 0; h < shape.value_heads; ++h) {
-    const std::int64_t own = h / (shape.value_heads / shape.key_heads) * shape.key_dim;
     std::vector<double> state(at(shape.key_dim * shape.value_dim));
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const float* const rate = rates.data() + t * 2 * shape.value_heads;
-      const auto query = direction(t, own);
-      const auto key = direction(t, shape.keys() + own);
-      const double beta = 1.0 / (1.0 + std::exp(-static_cast<double>(rate[h])));
-      const double step = static_cast<double>(rate[shape.value_heads + h]) +
-                          static_cast<double>(heads[at(shape.value_heads + h)]);
-      const double alpha =
-          std::exp(-std::exp(static_cast<double>(heads[at(h)])) * std::log1p(std::exp(step)));
-      std::vector<double> seen(at(shape.value_dim));
+    for (std::int64_t t = 0; t < layer.tokens; ++t) {
+      const std::vector<double> seen = seen_by(layer, h, t, state);
       double squares = 0.0;
-      for (std::int64_t j = 0; j < shape.value_dim; ++j) {
-        double memory = 0.0;
-        for (std::int64_t i = 0; i < shape.key_dim; ++i) {
-          memory += alpha * state[at(i * shape.value_dim + j)] * key[at(i)];
-        }
-        const double value = mixed(t, 2 * shape.keys() + h * shape.value_dim + j);
-        for (std::int64_t i = 0; i < shape.key_dim; ++i) {
-          double& place = state[at(i * shape.value_dim + j)];
-          place = alpha * place + key[at(i)] * beta * (value - memory);
-          seen[at(j)] += place * query[at(i)] / std::sqrt(static_cast<double>(shape.key_dim));
-        }
-        squares += seen[at(j)] * seen[at(j)];
+      for (const double value : seen) {
+        squares += value * value;
       }
       for (std::int64_t j = 0; j < shape.value_dim; ++j) {
         const std::int64_t column = h * shape.value_dim + j;
-        const double z = static_cast<double>(in[at(t * width + shape.channels() + column)]);
+        const float z = layer.in[at(t * layer.width() + shape.channels() + column)];
         out[at(t * shape.values() + column)] =
             seen[at(j)] / std::sqrt(squares / static_cast<double>(shape.value_dim) + eps) *
-            static_cast<double>(norm[at(j)]) * silu(z);
+            static_cast<double>(layer.norm[at(j)]) * silu_of(static_cast<double>(z));
       }
     }
   }
@@ -90,27 +117,18 @@ std::vector<double> by_the_equation(const LinearAttention& shape,
 
 class GatedDeltaTest : public OpTest {
  protected:
-  /// A layer and the inputs of one sequence.
-  struct Layer {
-    LinearAttention shape{};
-    std::int64_t tokens = 0;
-    std::vector<float> in{};
-    std::vector<float> rates{};
-    std::vector<float> conv{};
-    std::vector<float> heads{};  ///< A_log, then dt_bias.
-    std::vector<float> norm{};
-
-    [[nodiscard]] std::int64_t width() const { return shape.channels() + shape.values(); }
-  };
-
-  Layer layer(const LinearAttention& shape, std::int64_t tokens) {
-    return {.shape = shape,
-            .tokens = tokens,
-            .in = random(tokens * (shape.channels() + shape.values())),
-            .rates = random(tokens * 2 * shape.value_heads),
-            .conv = random(shape.channels() * shape.kernel, 0.5F),
-            .heads = random(2 * shape.value_heads),
-            .norm = random(shape.value_dim)};
+  DeltaLayer layer(const LinearAttention& shape, std::int64_t tokens) {
+    DeltaLayer made{.shape = shape,
+                    .tokens = tokens,
+                    .in = random(tokens * (shape.channels() + shape.values())),
+                    .rates = random(tokens * 2 * shape.value_heads),
+                    .conv = random(shape.channels() * shape.kernel, 0.5F),
+                    .heads = random(2 * shape.value_heads),
+                    .norm = random(shape.value_dim)};
+    for (std::int64_t head = 0; head < shape.value_heads; ++head) {
+      made.heads[at(head)] = -std::exp(made.heads[at(head)]);
+    }
+    return made;
   }
 
   /// Blocks of a sequence: each of `heads_of_block` key heads, behind some bytes of others.
@@ -118,7 +136,7 @@ class GatedDeltaTest : public OpTest {
 
   /// Runs tokens [first, first + count) of a layer over blocks that hold the state, of which each
   /// part has its own, with blocks in the order of `table`.
-  std::vector<float> run(const Layer& layer,
+  std::vector<float> run(const DeltaLayer& layer,
                          std::int64_t first,
                          std::int64_t count,
                          std::vector<std::vector<std::byte>>& blocks,
@@ -138,7 +156,7 @@ class GatedDeltaTest : public OpTest {
         .in = matrix_of(layer.in.data() + first * layer.width(), count, layer.width()),
         .rates = matrix_of(rates.data(), count, 2 * shape.value_heads),
         .conv = matrix_of(layer.conv.data(), shape.channels(), shape.kernel),
-        .decay_log = vector_of(layer.heads.data(), shape.value_heads),
+        .fading = vector_of(layer.heads.data(), shape.value_heads),
         .step_bias = vector_of(layer.heads.data() + shape.value_heads, shape.value_heads),
         .norm = vector_of(layer.norm.data(), shape.value_dim),
         .eps = 1e-5F,
@@ -172,17 +190,22 @@ class GatedDeltaTest : public OpTest {
       {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .kernel = 4},
       {.key_heads = 3, .value_heads = 3, .key_dim = 17, .value_dim = 33, .kernel = 3},
       {.key_heads = 2, .value_heads = 6, .key_dim = 32, .value_dim = 48, .kernel = 8},
+      {.key_heads = 2,
+       .value_heads = 6,
+       .key_dim = 24,
+       .value_dim = 20,
+       .kernel = 4,
+       .tiled = true},
       {.key_heads = 1, .value_heads = 2, .key_dim = 256, .value_dim = 256, .kernel = 4},
   };
 };
 
 TEST_F(GatedDeltaTest, AgreesWithTheEquationInDouble) {
   for (const LinearAttention& shape : kShapes) {
-    const Layer all = layer(shape, 37);
+    const DeltaLayer all = layer(shape, 37);
     auto memory = blocks(shape, shape.key_heads);
     const auto out = run(all, 0, all.tokens, memory, shape.key_heads);
-    const auto expected =
-        by_the_equation(shape, all.tokens, all.in, all.rates, all.conv, all.heads, all.norm, 1e-5);
+    const auto expected = by_the_equation(all, 1e-5);
     double largest = 1.0;
     for (const double value : expected) {
       largest = std::max(largest, std::abs(value));
@@ -196,7 +219,7 @@ TEST_F(GatedDeltaTest, AgreesWithTheEquationInDouble) {
 
 TEST_F(GatedDeltaTest, DoesNotDependOnHowASequenceIsCut) {
   for (const LinearAttention& shape : kShapes) {
-    const Layer all = layer(shape, 41);
+    const DeltaLayer all = layer(shape, 41);
     auto memory = blocks(shape, shape.key_heads);
     const auto whole = run(all, 0, all.tokens, memory, shape.key_heads);
     auto parts_memory = blocks(shape, 1);
@@ -213,7 +236,7 @@ TEST_F(GatedDeltaTest, DoesNotDependOnHowASequenceIsCut) {
 
 TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
   const LinearAttention shape = kShapes[1];
-  const Layer all = layer(shape, 24);
+  const DeltaLayer all = layer(shape, 24);
   auto memory = blocks(shape, shape.key_heads);
   const auto alone = run(all, 0, 9, memory, shape.key_heads);
   auto other_memory = blocks(shape, shape.key_heads);
@@ -238,7 +261,7 @@ TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
                .in = matrix_of(all.in.data(), 24, all.width()),
                .rates = matrix_of(rates.data(), 24, 2 * shape.value_heads),
                .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-               .decay_log = vector_of(all.heads.data(), shape.value_heads),
+               .fading = vector_of(all.heads.data(), shape.value_heads),
                .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
                .norm = vector_of(all.norm.data(), shape.value_dim),
                .eps = 1e-5F,
@@ -256,7 +279,7 @@ TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
 
 TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {
   const LinearAttention shape = kShapes[2];
-  const Layer all = layer(shape, 5);
+  const DeltaLayer all = layer(shape, 5);
   auto memory = blocks(shape, shape.key_heads);
   const auto exact = run(all, 0, 5, memory, shape.key_heads);
   const std::vector<std::int32_t> begin{0, 5};
@@ -270,7 +293,7 @@ TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {
        .in = matrix_of(all.in.data(), 5, all.width()),
        .rates = matrix_of(rates.data(), 5, 2 * shape.value_heads),
        .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-       .decay_log = vector_of(all.heads.data(), shape.value_heads),
+       .fading = vector_of(all.heads.data(), shape.value_heads),
        .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
        .norm = vector_of(all.norm.data(), shape.value_dim),
        .eps = 1e-5F,

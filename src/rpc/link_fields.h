@@ -66,6 +66,7 @@ inline void fields(Fields& v, spec::LinearAttention& x) {
   v(3, "key_dim", x.key_dim, kCount);
   v(4, "value_dim", x.value_dim, kCount);
   v(5, "kernel", x.kernel, kCount);
+  v(6, "tiled", x.tiled);
   v.require(x, "value heads that are a multiple of key heads", [](const spec::LinearAttention& of) {
     return of.key_heads == 0 ? of.value_heads == 0 : of.value_heads % of.key_heads == 0;
   });

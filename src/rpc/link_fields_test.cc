@@ -56,7 +56,12 @@ spec::ModelSpec every_field_set() {
           .local_theta = 21,
           .rotary_dim = 22,
           .attention_gate = true,
-          .linear = {.key_heads = 2, .value_heads = 4, .key_dim = 25, .value_dim = 26, .kernel = 27},
+          .linear = {.key_heads = 2,
+                     .value_heads = 4,
+                     .key_dim = 25,
+                     .value_dim = 26,
+                     .kernel = 27,
+                     .tiled = true},
           .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};

@@ -64,9 +64,10 @@ std::string hybrid_fault(std::string_view more) {
 TEST(ConfigHybrid, Qwen35WithExpertsAsPublished) {
   const ModelSpec model = qwen35_moe();
   EXPECT_EQ(model.architecture, Architecture::kQwen35Moe);
-  EXPECT_EQ(model.linear,
-            (LinearAttention{
-                .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4}));
+  EXPECT_EQ(
+      model.linear,
+      (LinearAttention{
+          .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4}));
   EXPECT_EQ(model.mixer[0], Mixer::kDeltaRule);
   EXPECT_EQ(model.mixer[2], Mixer::kDeltaRule);
   EXPECT_EQ(model.mixer[3], Mixer::kAttention);
@@ -93,13 +94,12 @@ TEST(ConfigHybrid, AStateIsLargeAndItsKvIsSmall) {
 }
 
 TEST(ConfigHybrid, FamiliesHaveTheirOwnDefaults) {
-  const ModelSpec next =
-      hybrid_model("Qwen3NextForCausalLM", R"(, "norm_topk_prob": false)");
+  const ModelSpec next = hybrid_model("Qwen3NextForCausalLM", R"(, "norm_topk_prob": false)");
   EXPECT_EQ(next.experts,
             (Experts{.count = 512, .active = 10, .intermediate = 512, .normalised = false}));
   EXPECT_EQ(next.intermediate, 512);
-  const ModelSpec moe = hybrid_model("Qwen3_5MoeForCausalLM",
-                                    R"(, "norm_topk_prob": false, "num_experts": 8)");
+  const ModelSpec moe =
+      hybrid_model("Qwen3_5MoeForCausalLM", R"(, "norm_topk_prob": false, "num_experts": 8)");
   EXPECT_EQ(moe.experts,
             (Experts{.count = 8, .active = 8, .intermediate = 512, .normalised = true}));
   EXPECT_EQ(next.linear, qwen35_moe().linear);
@@ -140,18 +140,14 @@ TEST(ConfigHybrid, HowMuchOfAHeadRotatesIsSaidWithinOrOutside) {
 TEST(ConfigHybrid, RejectsWhatIsNotBuiltIn) {
   EXPECT_THAT(hybrid_fault(R"(, "num_experts": 8)"),
               HasSubstr("a token cannot take 10 of 8 experts"));
-  EXPECT_THAT(hybrid_fault(R"(, "attention_bias": true)"),
-              HasSubstr("attention_bias"));
-  EXPECT_THAT(hybrid_fault(R"(, "attn_output_gate": false)"),
-              HasSubstr("only gated attention"));
-  EXPECT_THAT(hybrid_fault(R"(, "layer_types": ["sliding_attention"])"),
-              HasSubstr("layer_types"));
+  EXPECT_THAT(hybrid_fault(R"(, "attention_bias": true)"), HasSubstr("attention_bias"));
+  EXPECT_THAT(hybrid_fault(R"(, "attn_output_gate": false)"), HasSubstr("only gated attention"));
+  EXPECT_THAT(hybrid_fault(R"(, "layer_types": ["sliding_attention"])"), HasSubstr("layer_types"));
   EXPECT_THAT(hybrid_fault(R"(, "full_attention_interval": 6)"),
               HasSubstr("a layer at least must be \"full_attention\""));
   EXPECT_THAT(hybrid_fault(R"(, "linear_num_value_heads": 24)"),
               HasSubstr("a multiple of linear_num_key_heads, which is 16"));
-  EXPECT_THAT(hybrid_fault(R"(, "linear_key_head_dim": 512)"),
-              HasSubstr("linear_key_head_dim"));
+  EXPECT_THAT(hybrid_fault(R"(, "linear_key_head_dim": 512)"), HasSubstr("linear_key_head_dim"));
 }
 
 TEST(ConfigHybrid, OnlyWholeModelsOnCpusHaveStates) {

@@ -98,7 +98,8 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
   const LayerRange own = own_layers(m);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     if (keeps_state(m, layer)) {
-      add(Matrix::kQ, layer, m.linear.channels() + m.linear.values(), m.hidden);
+      add(Matrix::kQ, layer, m.linear.channels(), m.hidden);
+      add(Matrix::kK, layer, m.linear.values(), m.hidden);
       add(Matrix::kOut, layer, m.hidden, m.linear.values());
       bytes += static_cast<std::uint64_t>(2 * m.linear.value_heads * m.hidden) *
                dtype_bytes(compute_dtype(image));
@@ -155,9 +156,8 @@ std::uint64_t state_bytes(const ModelSpec& model) {
   const LayerRange own = own_layers(model);
   std::uint64_t bytes = 0;
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-    bytes += keeps_state(model, layer)
-                 ? static_cast<std::uint64_t>(each) * dtype_bytes(DType::kF32)
-                 : 0;
+    bytes +=
+        keeps_state(model, layer) ? static_cast<std::uint64_t>(each) * dtype_bytes(DType::kF32) : 0;
   }
   return bytes;
 }

@@ -95,13 +95,16 @@ enum class Mixer : std::uint8_t {
 
 /// Layers that keep a state in place of keys and values: linear attention by the gated delta rule
 /// (S. Yang, J. Kautz, A. Hatamizadeh, "Gated Delta Networks", arXiv:2412.06464), as Qwen3-Next has
-/// it. Each key head serves value_heads / key_heads value heads, one after the other.
+/// it. Each key head serves value_heads / key_heads value heads.
 struct LinearAttention {
   std::int64_t key_heads = 0;    ///< 0: the model has no such layer.
   std::int64_t value_heads = 0;  ///< A multiple of key_heads.
   std::int64_t key_dim = 0;      ///< Of each head.
   std::int64_t value_dim = 0;    ///< Likewise.
   std::int64_t kernel = 0;       ///< Positions that the convolution before it looks at, 2 or more.
+  /// Key head k serves value heads k, k + key_heads, ... (files of llama.cpp); else those of a key
+  /// head are one after the other.
+  bool tiled = false;
 
   [[nodiscard]] std::int64_t keys() const { return key_heads * key_dim; }
   [[nodiscard]] std::int64_t values() const { return value_heads * value_dim; }
@@ -166,8 +169,8 @@ struct ModelSpec {
   Scales scales{};
   std::vector<LayerRope> layer_rope{};  ///< Per layer; empty: kModels for all.
   double local_theta = 10000.0;         ///< Of layers that are kLocal.
-  std::int64_t rotary_dim = 0;   ///< How many elements of a head rotate, the first ones; 0: all.
-  bool attention_gate = false;   ///< What attention gives is multiplied by a sigmoid (Qwen3-Next).
+  std::int64_t rotary_dim = 0;  ///< How many elements of a head rotate, the first ones; 0: all.
+  bool attention_gate = false;  ///< What attention gives is multiplied by a sigmoid (Qwen3-Next).
   LinearAttention linear{};
   std::vector<Mixer> mixer{};  ///< Per layer; empty: kAttention for all.
   /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole

@@ -227,7 +227,8 @@ class Planner {
         spec::DType::kF32,
         all_columns(linear.kernel),
         {whole(name("linear_attn.conv1d.weight"), linear.channels())});
-    vector(Role::kDeltaDecay, {whole(name("linear_attn.A_log"), linear.value_heads)});
+    vector(Role::kDeltaFading, {whole(name("linear_attn.A_log"), linear.value_heads)});
+    layout_.tensors.back().logarithm = true;
     vector(Role::kDeltaStepBias, {whole(name("linear_attn.dt_bias"), linear.value_heads)});
     vector(Role::kDeltaNorm, {whole(name("linear_attn.norm.weight"), linear.value_dim)});
     matrix(Role::kOut,
@@ -240,20 +241,21 @@ class Planner {
   [[nodiscard]] std::vector<Part> delta_in_parts() const {
     const spec::LinearAttention& linear = model_.linear;
     if (model_.architecture != spec::Architecture::kQwen3Next) {
-      return {whole(name("linear_attn.in_proj_qkv.weight"), linear.channels()),
-              whole(name("linear_attn.in_proj_z.weight"), linear.values())};
+      return {whole(name("linear_attn.in_proj_qkv.weight"), linear.channels(), Matrix::kQ),
+              whole(name("linear_attn.in_proj_z.weight"), linear.values(), Matrix::kK)};
     }
     const std::int64_t key = linear.key_dim;
     const std::int64_t value = linear.values() / linear.key_heads;
     std::vector<Part> parts;
     std::int64_t first = 0;
     for (const std::int64_t rows : {key, key, value, value}) {
+      const bool gates = first == 2 * key + value;
       const auto some = slices(name("linear_attn.in_proj_qkvz.weight"),
                                linear.key_heads,
                                2 * (key + value),
                                first,
                                rows,
-                               Matrix::kQ);
+                               gates ? Matrix::kK : Matrix::kQ);
       parts.insert(parts.end(), some.begin(), some.end());
       first += rows;
     }

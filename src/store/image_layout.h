@@ -15,10 +15,9 @@ namespace heddle::store {
 enum class Role : std::uint8_t {
   kEmbedding,  ///< [vocab, hidden]
   kInputNorm,  ///< [hidden]
-  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent, and where attention is gated
-  /// as many rows of gates as of q. Where those are stored as
-  /// different types of blocks, several tensors behind each other, each of as many rows as are
-  /// alike. So is kGateUp.
+  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent, and where attention is
+  /// gated as many rows of gates as of q. Where those are stored as different types of blocks,
+  /// several tensors behind each other, each of as many rows as are alike. So is kGateUp.
   kQkv,
   kQkvBias,     ///< [(heads + 2 kv_heads) head_dim]
   kQNorm,       ///< [head_dim], or of all heads where ModelSpec::qk_norm_whole.
@@ -56,7 +55,7 @@ enum class Role : std::uint8_t {
   kDeltaInScale,   ///< Of int8.
   kDeltaRates,     ///< [2 value_heads, hidden], of compute_dtype(): b, then a.
   kDeltaConv,      ///< [channels(), kernel], float32.
-  kDeltaDecay,     ///< [value_heads]: A_log.
+  kDeltaFading,    ///< [value_heads]: A, which is -exp(A_log).
   kDeltaStepBias,  ///< [value_heads]: dt_bias.
   kDeltaNorm,      ///< [value_dim]: of what a head gives.
 };
@@ -85,6 +84,8 @@ struct ImageTensor {
   std::uint64_t bytes = 0;
   /// A checkpoint may have it less 1 (ModelSpec::norm_less_one).
   bool less_one = false;
+  /// Numbers below 0, of which a checkpoint may have log(-x).
+  bool logarithm = false;
   /// In row order, covering all rows; none for scales, which come of the tensor before.
   std::vector<ImageSource> sources{};
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -119,7 +120,7 @@ class Loader {
   Result<void> fill(const ImageTensor& tensor) {
     fill_zero(tensor.offset);
     for (const ImageSource& source : tensor.sources) {
-      const Result<void> status = lacks_one(tensor, source)      ? load_norm(tensor, source)
+      const Result<void> status = is_changed(tensor, source)     ? load_changed(tensor, source)
                                   : is_one_piece(tensor, source) ? load_piece(tensor, source)
                                                                  : load_rows(tensor, source);
       if (!status) {
@@ -148,13 +149,13 @@ class Loader {
     return *entry;
   }
 
-  /// Whether 1 is to be added to what the file has.
-  [[nodiscard]] bool lacks_one(const ImageTensor& tensor, const ImageSource& source) const {
-    return tensor.less_one && !entry_of(source).whole;
+  /// Whether the file has other numbers than the image: less 1, or logarithms.
+  [[nodiscard]] bool is_changed(const ImageTensor& tensor, const ImageSource& source) const {
+    return (tensor.less_one || tensor.logarithm) && !entry_of(source).whole;
   }
 
-  /// A vector of which a checkpoint has each number less 1.
-  Result<void> load_norm(const ImageTensor& tensor, const ImageSource& source) {
+  /// A vector of such numbers.
+  Result<void> load_changed(const ImageTensor& tensor, const ImageSource& source) {
     const TensorSet::Entry& entry = entry_of(source);
     const File& file = tensors_.file_of(entry);
     HEDDLE_CHECK(tensor.columns == 1 && source.rows == source.stored_rows);
@@ -172,7 +173,7 @@ class Loader {
             reinterpret_cast<std::byte*>(floats_.data()),
             floats_.size());
     for (float& value : floats_) {
-      value += 1.0F;
+      value = tensor.less_one ? value + 1.0F : -std::exp(value);
     }
     write(tensor.offset + static_cast<std::uint64_t>(source.row) * sizeof(float),
           std::as_bytes(std::span(floats_)));

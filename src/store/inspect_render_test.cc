@@ -80,8 +80,8 @@ TEST(RenderText, NamesLinearAttentionAndItsState) {
   model.mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention};
   inspection.needs = {spec::memory_needs(model, spec::DType::kBf16)};
   const std::string text = render_text(inspection);
-  EXPECT_THAT(text,
-              HasSubstr("linear attention in 1 of 2 layers, 2 heads of 8 and 4 of 12 for values\n"));
+  EXPECT_THAT(
+      text, HasSubstr("linear attention in 1 of 2 layers, 2 heads of 8 and 4 of 12 for values\n"));
   EXPECT_THAT(text, HasSubstr("gated attention"));
   EXPECT_THAT(text, HasSubstr(", of 4 elements of a head"));
   EXPECT_THAT(text, HasSubstr(" per 1,000 tokens, 2.44 KiB of state per sequence\n"));

@@ -31,7 +31,8 @@ class TensorSet {
     /// Rows of a head, of a tensor whose heads have theirs interleaved: row 2 i of the file is row
     /// i, row 2 i + 1 is row i + interleaved / 2. 0: rows are in order.
     std::int64_t interleaved = 0;
-    /// Of norms: they are whole, also of models whose directories have them less 1.
+    /// Of vectors: they are whole, also of models whose directories have them less 1, or their
+    /// logarithms.
     bool whole = false;
     /// Of a matrix that several tensors stand for (packed_tensors.h): how its rows are read. The
     /// file and offset of `tensor` say nothing then.

@@ -143,6 +143,46 @@ def experts(w, *, layers, hidden, count, used, width, types, shared=0):
             w.matrix(at + "down_shexp", better, hidden, shared, gain=0.5)
 
 
+def hybrid(w, *, layers, hidden, heads, kv, head_dim, rotary, key_heads, value_heads, state, types, interval=2, ff=0):
+    """Linear attention in all but every `interval`-th layer, attention with gates in those."""
+    main, better, short = types
+    keys, values = key_heads * state, value_heads * state
+    w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=layers, attention__head_count=heads,
+           attention__head_count_kv=kv, attention__key_length=head_dim, attention__value_length=head_dim,
+           attention__layer_norm_rms_epsilon=1e-6, rope__dimension_count=rotary, rope__freq_base=100.0,
+           full_attention_interval=interval, ssm__conv_kernel=4, ssm__state_size=state, ssm__group_count=key_heads,
+           ssm__time_step_rank=value_heads, ssm__inner_size=values)
+    w.file.add_array(f"{w.architecture}.rope.dimension_sections", [3, 3, 2, 0])  # Of eight pairs.
+    w.matrix("token_embd", main, VOCAB, hidden, gain=hidden**0.5)
+    w.norm("output_norm", hidden)
+    w.matrix("output", better, VOCAB, hidden, gain=2.0)
+    for layer in range(layers):
+        at = f"blk.{layer}."
+        w.norm(at + "attn_norm", hidden)
+        w.norm(at + "post_attention_norm", hidden)
+        if (layer + 1) % interval == 0:
+            w.matrix(at + "attn_q", main, 2 * heads * head_dim, hidden)
+            w.matrix(at + "attn_k", main, kv * head_dim, hidden)
+            w.matrix(at + "attn_v", better, kv * head_dim, hidden)
+            w.norm(at + "attn_q_norm", head_dim)
+            w.norm(at + "attn_k_norm", head_dim)
+            w.matrix(at + "attn_output", main if heads * head_dim % 256 == 0 else short, hidden, heads * head_dim, gain=0.5)
+        else:
+            w.matrix(at + "attn_qkv", main if layer % 2 else better, 2 * keys + values, hidden)
+            w.matrix(at + "attn_gate", main, values, hidden)
+            w.matrix(at + "ssm_alpha", short, value_heads, hidden)
+            w.matrix(at + "ssm_beta", short, value_heads, hidden)
+            w.numbers(at + "ssm_a", -numpy.exp(w.random.normal(size=value_heads) - 2))
+            w.numbers(at + "ssm_dt.bias", 0.3 * w.random.normal(size=value_heads))
+            w.numbers(at + "ssm_conv1d.weight", 2 * w.random.normal(size=(2 * keys + values, 4)))
+            w.norm(at + "ssm_norm", state)
+            w.matrix(at + "ssm_out", main if values % 256 == 0 else short, hidden, values, gain=0.5)
+        if ff:
+            w.matrix(at + "ffn_gate", main, ff, hidden)
+            w.matrix(at + "ffn_up", main, ff, hidden)
+            w.matrix(at + "ffn_down", better, hidden, ff, gain=0.5)
+
+
 K_M, OF_32 = ("Q4_K", "Q6_K", "Q8_0"), ("Q4_0", "Q8_0", "Q8_0")
 
 
@@ -203,8 +243,21 @@ def phi3(w):
     w.keys(rope__freq_base=10000.0)
 
 
+def qwen35(w):
+    hybrid(w, layers=2, hidden=256, heads=4, kv=1, head_dim=64, rotary=16, key_heads=2, value_heads=4, state=64, ff=256,
+           types=K_M)
+    w.keys(feed_forward_length=256)
+
+
+def qwen35moe(w):
+    size = {"layers": 3, "hidden": 64, "types": OF_32}
+    hybrid(w, heads=4, kv=2, head_dim=32, rotary=16, key_heads=2, value_heads=6, state=32, **size)
+    experts(w, count=4, used=2, width=96, shared=64, **size)
+    w.keys(expert_feed_forward_length=96, expert_shared_feed_forward_length=64)
+
+
 MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
-                                           smollm3, phi3)}
+                                           smollm3, phi3, qwen35, qwen35moe)}
 
 
 def likeliest(path, ids):

@@ -229,8 +229,8 @@ def test_smollm2_talks(smollm2):
     assert smollm2.chat("smollm2", "What is the capital of France?", max_tokens=20) == "The capital of France is Paris."
 
 
-# Mixtures of Q4_K and Q6_K with a vocabulary of their own; engine/gguf_golden_test.cc has more of them.
-@pytest.mark.parametrize("name", ["llama", "qwen3moe", "gemma3"])
+# Mixtures of blocks with a vocabulary of their own; engine/gguf_golden_test.cc has more of them.
+@pytest.mark.parametrize("name", ["llama", "qwen3moe", "gemma3", "qwen35", "qwen35moe"])
 def test_a_file_of_k_blocks_says_what_llama_cpp_says(name):
     golden = json.loads((heddle.ROOT / f"tests/golden/gguf/{name}.json").read_text())
     row = f"  random: {{path: {heddle.ROOT}/tests/golden/gguf/{name}.gguf}}\n"

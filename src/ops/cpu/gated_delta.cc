@@ -23,14 +23,13 @@ void find_rates(const GatedDeltaArgs& args,
                 std::int64_t first,
                 std::int64_t last,
                 std::int64_t head) {
-  const double speed = -exact::exp(static_cast<double>(args.decay_log.as<float>()[head]));
+  const auto fading = static_cast<double>(args.fading.as<float>()[head]);
   const auto bias = static_cast<double>(args.step_bias.as<float>()[head]);
   for (std::int64_t token = first; token < last; ++token) {
     float* const row = args.rates.as<float>() + token * args.rates.stride[0];
     float& alpha = row[args.shape.value_heads + head];
     row[head] = static_cast<float>(sigmoid(static_cast<double>(row[head])));
-    alpha =
-        static_cast<float>(exact::exp(speed * softplus(static_cast<double>(alpha) + bias)));
+    alpha = static_cast<float>(exact::exp(fading * softplus(static_cast<double>(alpha) + bias)));
   }
 }
 
@@ -50,9 +49,10 @@ void run_head(const GatedDeltaArgs& args, std::int64_t sequence, std::int64_t he
   const DeltaHeadLayout layout(shape);
   const std::int64_t first = args.rows.begin.as<std::int32_t>()[sequence];
   const std::int64_t last = args.rows.begin.as<std::int32_t>()[sequence + 1];
-  const std::int64_t value_head = head * layout.value_heads;
+  const std::int64_t value_head = shape.tiled ? head : head * layout.value_heads;
+  const std::int64_t step = shape.tiled ? shape.key_heads : 1;
   for (std::int64_t own = 0; own < layout.value_heads; ++own) {
-    find_rates(args, first, last, value_head + own);
+    find_rates(args, first, last, value_head + own * step);
   }
   float* const tail = state_of(args, sequence, head);
   const std::int64_t values = value_head * shape.value_dim;
@@ -68,6 +68,7 @@ void run_head(const GatedDeltaArgs& args, std::int64_t sequence, std::int64_t he
        .key_dim = shape.key_dim,
        .value_dim = shape.value_dim,
        .value_heads = layout.value_heads,
+       .value_step = step,
        .strips = layout.strips,
        .conv = args.conv.as<float>(),
        .kernel = shape.kernel,
@@ -79,8 +80,7 @@ void run_head(const GatedDeltaArgs& args, std::int64_t sequence, std::int64_t he
        .state = tail + layout.tail,
        .norm = args.norm.as<float>(),
        .eps = args.eps,
-       .out = args.out.data +
-              (first * args.out.stride[0] + values) * dtype_size(args.out.dtype),
+       .out = args.out.data + (first * args.out.stride[0] + values) * dtype_size(args.out.dtype),
        .out_stride = args.out.stride[0],
        .bf16 = args.out.dtype == DType::kBf16});
 }
@@ -90,13 +90,12 @@ void run_head(const GatedDeltaArgs& args, std::int64_t sequence, std::int64_t he
 void gated_delta(device::Stream& stream, const GatedDeltaArgs& args) {
   cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
     const std::int64_t heads = args.shape.key_heads;
-    pool.parallel_for(args.rows.sequences() * heads,
-                      1,
-                      [&](std::int64_t begin, std::int64_t end, int) {
-                        for (std::int64_t item = begin; item < end; ++item) {
-                          run_head(args, item / heads, item % heads);
-                        }
-                      });
+    pool.parallel_for(
+        args.rows.sequences() * heads, 1, [&](std::int64_t begin, std::int64_t end, int) {
+          for (std::int64_t item = begin; item < end; ++item) {
+            run_head(args, item / heads, item % heads);
+          }
+        });
   });
 }
 

@@ -144,6 +144,7 @@ struct DeltaHead {
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
   std::int64_t value_heads = 0;  ///< Of the key head.
+  std::int64_t value_step = 1;   ///< Value heads of all from one of those to the next.
   std::int64_t strips = 0;       ///< Of each of those.
   const float* conv = nullptr;   ///< [all channels, kernel]
   std::int64_t kernel = 0;

@@ -1,0 +1,112 @@
+"""Models with linear attention: tiny random ones, against what transformers says of them."""
+
+import concurrent.futures
+import json
+import shutil
+import struct
+import subprocess
+
+import pytest
+import server as heddle
+
+GOLDENS = heddle.ROOT / "tests/golden"
+PROMPT = 16
+
+
+def golden(name):
+    """The token ids of a case, and those that follow the first PROMPT in float32."""
+    data = (GOLDENS / name / "golden.safetensors").read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:end])
+
+    def ids(key):
+        begin, stop = header[key]["data_offsets"]
+        return list(struct.unpack(f"<{(stop - begin) // 4}i", data[end + begin : end + stop]))
+
+    return ids("input_ids"), ids("greedy")
+
+
+def with_words(name, folder):
+    """A case as a model directory whose token i is the word "ti"."""
+    shutil.copytree(GOLDENS / name, folder)
+    config = json.loads((folder / "config.json").read_text())
+    vocab = {f"t{i}": i for i in range(config.get("text_config", config)["vocab_size"])}
+    model = {"type": "WordLevel", "vocab": vocab, "unk_token": "t0"}
+    (folder / "tokenizer.json").write_text(
+        json.dumps({"version": "1.0", "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}, "added_tokens": []})
+    )
+    (folder / "tokenizer_config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hybrids")
+    return {name: with_words(name, folder / name) for name in ("qwen3-next", "qwen3-5-f32", "qwen3-5-moe-images")}
+
+
+def rows(directories, extra=""):
+    return [f"  {name}: {{path: {path}, dtype: float32{extra}}}\n" for name, path in directories.items()]
+
+
+def complete(server, model, prompt, tokens):
+    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    status, _, answer = server.call("/v1/completions", asked)
+    assert status == 200, answer
+    return answer
+
+
+def words(answer):
+    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
+
+
+def test_greedy_text_is_that_of_transformers(directories):
+    with heddle.Server(heddle.config(models=rows(directories))) as server:
+        for name in directories:
+            ids, greedy = golden(name)
+            assert words(complete(server, name, ids[:PROMPT], len(greedy))) == greedy, name
+
+
+def test_a_prompt_is_computed_whole_every_time(directories):
+    with heddle.Server(heddle.config(models=rows(directories))) as server:
+        ids, _ = golden("qwen3-5-f32")
+        first, second = (complete(server, "qwen3-5-f32", ids, 4) for _ in range(2))
+        assert words(first) == words(second)
+        assert second["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0) == 0
+
+
+# Four sequences have their states and KV at once; the others wait, or give up their pages and are computed again.
+def test_texts_do_not_depend_on_who_else_is_there(directories):
+    ids, _ = golden("qwen3-5-f32")
+    prompts = [ids[i : i + 20 + i] for i in range(12)]
+    with heddle.Server(heddle.config(models=rows(directories))) as server:
+        alone = [words(complete(server, "qwen3-5-f32", prompt, 40)) for prompt in prompts]
+    with heddle.Server(heddle.config(memory="1152KiB", page="16KiB", models=rows(directories)[1:2])) as server:
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            together = list(pool.map(lambda prompt: words(complete(server, "qwen3-5-f32", prompt, 40)), prompts))
+        assert together == alone
+        pages = server.metrics()
+        assert any("preempt" in name and value > 0 for name, value in pages.items()), sorted(pages)
+
+
+def test_inspect_tells_of_states(directories):
+    told = subprocess.run(
+        [heddle.BINARY, "inspect", directories["qwen3-next"]], capture_output=True, text=True, timeout=60
+    )
+    assert told.returncode == 0, told.stderr
+    assert "linear attention in 2 of 3 layers, 2 heads of 16 and 4 of 12 for values" in told.stdout
+    assert "of state per sequence" in told.stdout
+
+
+@pytest.mark.parametrize("way", ["tensor_parallel", "pipeline_parallel"])
+def test_only_whole_models_run(directories, way):
+    devices = "".join(f"  - {{name: cpu{i}, kind: cpu, memory: 4MiB, page: 64KiB}}\n" for i in range(2))
+    models = rows({"qwen3-next": directories["qwen3-next"]}, f", {way}: 2")
+    try:
+        with heddle.Server(heddle.config(models=models, devices=devices)) as server:
+            status, _, answer = server.call("/v1/completions", {"model": "qwen3-next", "prompt": [3], "max_tokens": 1})
+            assert status >= 400
+            told = json.dumps(answer) + server.log()
+    except RuntimeError as refused:
+        told = str(refused)
+    assert "only whole models have linear attention" in told
