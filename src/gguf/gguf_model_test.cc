@@ -1,7 +1,9 @@
 #include "gguf/gguf_model.h"
 
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -243,15 +245,66 @@ TEST_F(GgufModelTest, GraniteIsAsLlamaCppTakesIt) {
             (spec::Scales{.embedding = 12, .attention = 0.25, .residual = 0.5, .logits = 0.125}));
 }
 
+TestGguf small_hybrid(std::uint32_t inner = 72) {
+  TestGguf file;
+  file.text("general.architecture", "qwen35moe");
+  for (const auto& [key, value] :
+       std::map<std::string, std::uint32_t>{{"embedding_length", 16},
+                                            {"attention.head_count", 4},
+                                            {"attention.head_count_kv", 2},
+                                            {"block_count", 6},
+                                            {"nextn_predict_layers", 1},
+                                            {"context_length", 64},
+                                            {"full_attention_interval", 2},
+                                            {"rope.dimension_count", 2},
+                                            {"ssm.conv_kernel", 4},
+                                            {"ssm.state_size", 8},
+                                            {"ssm.group_count", 2},
+                                            {"ssm.time_step_rank", 6},
+                                            {"ssm.inner_size", inner},
+                                            {"expert_count", 4},
+                                            {"expert_used_count", 2},
+                                            {"expert_feed_forward_length", 20},
+                                            {"expert_shared_feed_forward_length", 28}}) {
+    file.u32("qwen35moe." + key, value);
+  }
+  file.f32("qwen35moe.attention.layer_norm_rms_epsilon", 1e-5F);
+  return file.zeros("token_embd.weight", {16, 8});
+}
+
+TEST_F(GgufModelTest, ReadsLinearAttentionByTheNamesOfStateSpaces) {
+  using spec::Mixer;
+  const spec::ModelSpec model = spec_of(small_hybrid());
+  EXPECT_EQ(model.architecture, Architecture::kQwen35Moe);
+  EXPECT_EQ(model.linear,
+            (spec::LinearAttention{.key_heads = 2,
+                                   .value_heads = 6,
+                                   .key_dim = 8,
+                                   .value_dim = 12,
+                                   .kernel = 4,
+                                   .tiled = true}));
+  EXPECT_THAT(model.mixer,
+              ElementsAre(Mixer::kDeltaRule,
+                          Mixer::kAttention,
+                          Mixer::kDeltaRule,
+                          Mixer::kAttention,
+                          Mixer::kDeltaRule))
+      << "the last layer of the file guesses a further token";
+  EXPECT_EQ(model.rotary_dim, 2);
+  EXPECT_EQ(model.experts,
+            (spec::Experts{.count = 4, .active = 2, .intermediate = 20, .normalised = true}));
+  EXPECT_EQ(model.intermediate, 28);
+  EXPECT_THAT(fault(small_hybrid(71)), HasSubstr("a multiple of ssm.time_step_rank"));
+}
+
 TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(fault(small_model("phi3").zeros("rope_factors_long.weight", {2})),
               HasSubstr("(longrope) are not built in"));
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
-               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, qwen35moe; "
-               "llama-server serves such files: give the "
-               "model `engine: llama-server`"));
+               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, "
+               "qwen35moe; llama-server serves such files: give the model `engine: llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),
               HasSubstr("key \"qwen2.expert_count\" is 8; qwen2 with experts is not built in"));
   EXPECT_THAT(fault(small_model().u32("llama.rope.dimension_count", 2)),

@@ -60,6 +60,32 @@ TEST(TensorNames, OfLinearAttentionAreThoseOfStateSpaces) {
        {"blk.3.post_attention_norm.weight", "model.layers.3.post_attention_layernorm.weight"}});
 }
 
+TEST(TensorNames, OfLayersThatGuessFurtherTokensAreLeftOut) {
+  const TempDirectory directory;
+  const auto path = directory.path() / "m.gguf";
+  const auto names_of = [&](std::uint32_t guessing) {
+    write_text(path,
+               TestGguf()
+                   .text("general.architecture", "qwen35")
+                   .u32("qwen35.block_count", 3)
+                   .u32("qwen35.nextn_predict_layers", guessing)
+                   .zeros("blk.1.attn_norm.weight", {4})
+                   .zeros("blk.2.attn_norm.weight", {4})
+                   .zeros("blk.20.attn_norm.weight", {4})
+                   .bytes());
+    std::vector<std::string> names;
+    for (const DirectoryTensor& tensor :
+         directory_tensors(GgufFile::open(path, Keep::kSmall).value())) {
+      names.push_back(tensor.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(names_of(1),
+              testing::UnorderedElementsAre("model.layers.1.input_layernorm.weight",
+                                            "model.layers.20.input_layernorm.weight"));
+  EXPECT_EQ(names_of(0).size(), 3U);
+}
+
 TEST(TensorNames, OfExpertsAreByFamily) {
   expect_both_ways(kQwen3Moe,
                    {{"blk.1.ffn_gate_inp.weight", "model.layers.1.mlp.gate.weight"},
