@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "base/log.h"
@@ -42,13 +43,13 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
                            .head_dim = spec.head_dim,
                            .border = ops::attention_border(kind),
                            .layers = spec.layers,
-                           .groups = std::ssize(plan->groups),
+                           .groups = static_cast<std::int64_t>(plan->kv_groups()),
                            .scale = spec::attention_scale(spec),
                            .soft_cap = static_cast<float>(spec.scales.attention_cap)};
   std::copy_n(kernels->begin(),
               std::min(kernels->size(), geometry.kernels.size()),
               geometry.kernels.begin());
-  for (const engine::KvGroupPlan& group : plan->groups) {
+  for (const engine::KvGroupPlan& group : std::span(plan->groups).first(plan->kv_groups())) {
     geometry.blocks = std::max(geometry.blocks, group.geometry.blocks_for(spec.max_position));
   }
   geometry.blocks = std::min(geometry.blocks, weave::kBlocksMax);

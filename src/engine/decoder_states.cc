@@ -29,7 +29,7 @@ void Decoder::update_states(ops::OpContext& context,
                            .eps = static_cast<float>(model_.rms_eps),
                            .out = mixed};
   for (const StatePart& part : kv_.state_parts(layer)) {
-    const std::size_t group = kv_.first_state + part.block;
+    const std::size_t group = kv_.kv_groups() + part.block;
     args.parts.push_back(
         {.heads = part.heads,
          .base = kv_base_,

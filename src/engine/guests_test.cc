@@ -166,7 +166,7 @@ TEST_P(GuestsTest, WithoutRoomNothingMoves) {
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          GuestsTest,
-                         testing::Values("llama-gqa-sharded", "qwen2-window-types-new"),
+                         testing::Values("llama-gqa-sharded", "qwen2-window-types-new", "qwen3-5"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

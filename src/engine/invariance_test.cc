@@ -365,8 +365,8 @@ TEST(Invariance, TokensDoNotDependOnTheScheduleInInt8) {
 }
 
 /// Prefixes of which are not kept, so that the schedules hit none.
-const std::vector<std::string> kHybrids{"qwen3-next", "qwen3-next-f32", "qwen3-5", "qwen3-5-f32",
-                                        "qwen3-5-moe"};
+const std::vector<std::string> kHybrids{
+    "qwen3-next", "qwen3-next-f32", "qwen3-5", "qwen3-5-f32", "qwen3-5-moe"};
 
 TEST(Invariance, TokensOfHybridsDoNotDependOnTheSchedule) {
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {

@@ -54,7 +54,6 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
     return states.error();
   }
   plan.states = std::move(*states);
-  plan.first_state = plan.groups.size();
   for (const std::uint32_t blocks : plan.states.blocks_per_page) {
     plan.groups.push_back({.window = model.max_position,
                            .geometry = {.block_tokens = model.max_position,

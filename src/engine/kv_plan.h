@@ -37,10 +37,13 @@ struct KvPlan {
   std::vector<KvGroupPlan> groups{};
   std::vector<Place> places{};  ///< Of layer range.begin + i; of one with a state it says nothing.
   StatePlan states{};
-  std::size_t first_state = 0;  ///< The group of block 0 of the states; those behind are of others.
 
   [[nodiscard]] const Place& place(std::int64_t layer) const {
     return places[static_cast<std::size_t>(layer - range.begin)];
+  }
+  /// How many groups have keys and values. The group behind them is that of block 0 of the states.
+  [[nodiscard]] std::size_t kv_groups() const {
+    return groups.size() - states.blocks_per_page.size();
   }
   /// The parts of a layer's state; none where it has keys and values.
   [[nodiscard]] const std::vector<StatePart>& state_parts(std::int64_t layer) const {

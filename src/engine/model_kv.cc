@@ -194,8 +194,8 @@ std::int64_t ModelKv::border_tokens() const {
 
 ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {
   ops::GuestSequence guest{.border = static_cast<std::int32_t>(guest_tokens(sequence))};
-  guest.blocks.resize(caches_.size());
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
+  guest.blocks.resize(plan_.kv_groups());
+  for (std::size_t g = 0; g < plan_.kv_groups(); ++g) {
     for (const memory::KvBlockRef block : sequence.groups_[g].guests) {
       guest.blocks[g].push_back(block_number(g, block));
     }

@@ -100,7 +100,7 @@ TEST(StatePlan, IsAGroupThatHasOneBlockWhateverTheLength) {
   const spec::ModelSpec model = hybrid_spec(2, 8);
   const KvPlan plan = plan_kv(model, {.begin = 0, .end = 5}, spec::DType::kF32, 1U << 16U).value();
   ASSERT_EQ(plan.groups.size(), 2U);
-  EXPECT_EQ(plan.first_state, 1U);
+  EXPECT_EQ(plan.kv_groups(), 1U);
   EXPECT_THAT(plan.groups[0].layers, ElementsAre(2));
   EXPECT_EQ(plan.groups[1].window, model.max_position) << "so it stays, and is no guest";
   EXPECT_EQ(plan.groups[1].geometry.blocks_for(1), 1);
