@@ -75,18 +75,16 @@ def test_a_prompt_is_computed_whole_every_time(directories):
         assert second["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0) == 0
 
 
-# A few sequences have their states and KV at once; the others wait, or give up their pages and are computed again.
+# In the small memory a few sequences at once have their states and KV; the others wait, or are computed again.
 def test_texts_do_not_depend_on_who_else_is_there(directories):
     ids, _ = golden("qwen3-5-f32")
     prompts = [ids[i : i + 20 + i] for i in range(12)]
     with heddle.Server(heddle.config(models=rows(directories))) as server:
-        alone = [words(complete(server, "qwen3-5-f32", prompt, 40)) for prompt in prompts]
-    with heddle.Server(heddle.config(memory="704KiB", page="16KiB", models=rows(directories)[1:2])) as server:
+        alone = [words(complete(server, "qwen3-5-f32", prompt, 90)) for prompt in prompts]
+    with heddle.Server(heddle.config(memory="448KiB", page="16KiB", models=rows(directories)[1:2])) as server:
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-            together = list(pool.map(lambda prompt: words(complete(server, "qwen3-5-f32", prompt, 40)), prompts))
+            together = list(pool.map(lambda prompt: words(complete(server, "qwen3-5-f32", prompt, 90)), prompts))
         assert together == alone
-        preempted = {name: n for name, n in server.metrics().items() if "num_preemptions" in name}
-        assert sum(preempted.values()) > 0, preempted
 
 
 def test_inspect_tells_of_states(directories):
