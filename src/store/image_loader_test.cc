@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -133,10 +134,10 @@ std::vector<std::byte> naive_image(const TensorSet& tensors,
                 tensor.dtype,
                 image.data() + at,
                 1);
-        if (tensor.less_one) {
+        if (tensor.less_one || tensor.logarithm) {
           float value = 0;
           std::memcpy(&value, image.data() + at, sizeof(value));
-          value += 1.0F;
+          value = tensor.less_one ? value + 1.0F : -std::exp(value);
           std::memcpy(image.data() + at, &value, sizeof(value));
         }
         at += spec::dtype_bytes(tensor.dtype);
