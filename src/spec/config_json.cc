@@ -58,7 +58,7 @@ struct QwenExperts {
   std::int64_t count = 0;
   std::int64_t active = 0;
   std::int64_t intermediate = 0;
-  std::int64_t shared = 0;  ///< Width of the MLP that all tokens share; 0: there is none.
+  std::int64_t shared = 0;           ///< Width of the MLP that all tokens share; 0: there is none.
   std::optional<bool> normalised{};  ///< nullopt: always.
 };
 
@@ -91,8 +91,7 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
     experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, usual.active);
     experts.intermediate =
         fields.integer("moe_intermediate_size", {1, kIntermediateMax}, usual.intermediate);
-    experts.normalised =
-        !usual.normalised || fields.boolean("norm_topk_prob", *usual.normalised);
+    experts.normalised = !usual.normalised || fields.boolean("norm_topk_prob", *usual.normalised);
     model.intermediate = usual.shared == 0 ? 0
                                            : fields.integer("shared_expert_intermediate_size",
                                                             {1, kIntermediateMax},

@@ -80,10 +80,9 @@ void read_share(JsonFields& rope, double outside, ModelSpec& model) {
   }
   const auto rotary = static_cast<std::int64_t>(static_cast<double>(model.head_dim) * share);
   if (rotary < 2 || rotary % 2 != 0) {
-    rope.reject("partial_rotary_factor",
-                fmt::format("{} of {} elements of a head cannot rotate in pairs",
-                            rotary,
-                            model.head_dim));
+    rope.reject(
+        "partial_rotary_factor",
+        fmt::format("{} of {} elements of a head cannot rotate in pairs", rotary, model.head_dim));
     return;
   }
   model.rotary_dim = rotary == model.head_dim ? 0 : rotary;

@@ -32,8 +32,7 @@ bool has_states(const ModelSpec& model) {
 }
 
 bool keeps_state(const ModelSpec& model, std::int64_t layer) {
-  return !model.mixer.empty() &&
-         model.mixer[static_cast<std::size_t>(layer)] == Mixer::kDeltaRule;
+  return !model.mixer.empty() && model.mixer[static_cast<std::size_t>(layer)] == Mixer::kDeltaRule;
 }
 
 std::int64_t rotary_dim(const ModelSpec& model) {

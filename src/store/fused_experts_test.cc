@@ -31,12 +31,11 @@ std::vector<int> numbers(const TensorSet& set, const std::string& name) {
 TEST(FusedExperts, BecomeTheMatricesOfEach) {
   using testing::ElementsAre;
   const TempDirectory directory;
-  write_safetensors(directory.path() / "model.safetensors",
-                    {{"before", counting({1}, 1)},
-                     {"model.language_model.layers.1.mlp.experts.gate_up_proj",
-                      counting({2, 4, 3}, 24)},
-                     {"model.language_model.layers.1.mlp.experts.down_proj",
-                      counting({2, 3, 2}, 12)}});
+  write_safetensors(
+      directory.path() / "model.safetensors",
+      {{"before", counting({1}, 1)},
+       {"model.language_model.layers.1.mlp.experts.gate_up_proj", counting({2, 4, 3}, 24)},
+       {"model.language_model.layers.1.mlp.experts.down_proj", counting({2, 3, 2}, 12)}});
   TensorSet set = TensorSet::open(directory.path()).value();
   split_experts(set);
   EXPECT_EQ(set.entries().size(), 1U + 2 * 3);
