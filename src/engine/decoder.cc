@@ -340,23 +340,30 @@ void Decoder::attend(ops::OpContext& context,
   }
   const std::size_t group = kv_.place(layer).group;
   const ops::PagedKv kv = paged_kv(layer, batch.block_tables[group]);
-  ops::rope_append(context,
-                   {.rows = batch.rows,
-                    .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
-                    .query = query,
-                    .key = key,
-                    .value = value,
-                    .kv = kv,
-                    .query_norm = norm_inside ? w.q_norm : ops::ConstTensorRef{},
-                    .key_norm = norm_inside ? w.k_norm : ops::ConstTensorRef{},
-                    .eps = static_cast<float>(model_.rms_eps)});
-  const ops::AttentionArgs attention{.rows = batch.rows,
-                                     .query = query,
-                                     .kv = kv,
-                                     .window = kv_.groups[group].window,
-                                     .scale = spec::attention_scale(model_),
-                                     .soft_cap = static_cast<float>(model_.scales.attention_cap),
-                                     .out = heads_of(mixed, 0, model_.heads, d)};
+  ops::RopeAppendArgs append{.rows = batch.rows,
+                             .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
+                             .query = query,
+                             .key = key,
+                             .value = value,
+                             .kv = kv,
+                             .query_norm = norm_inside ? w.q_norm : ops::ConstTensorRef{},
+                             .key_norm = norm_inside ? w.k_norm : ops::ConstTensorRef{},
+                             .eps = static_cast<float>(model_.rms_eps)};
+  ops::AttentionArgs attention{.rows = batch.rows,
+                               .query = query,
+                               .kv = kv,
+                               .window = kv_.groups[group].window,
+                               .scale = spec::attention_scale(model_),
+                               .soft_cap = static_cast<float>(model_.scales.attention_cap),
+                               .out = heads_of(mixed, 0, model_.heads, d)};
+  attention.turn = {.cos_sin = append.cos_sin, .norm = append.query_norm, .eps = append.eps};
+  if (ops::attention_turns(context, attention)) {
+    append.query = {};
+    append.query_norm = {};
+  } else {
+    attention.turn = {};
+  }
+  ops::rope_append(context, append);
   if (batch.guests.sequences > 0 && attention.window == 0) {
     attend_with_guests(context, layer, batch, attention, activations);
   } else {

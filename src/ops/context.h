@@ -38,6 +38,8 @@ struct KernelTable {
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
+  /// Whether attention() does AttentionArgs::turn of those; null: never.
+  bool (*attention_turns)(const AttentionArgs& args) = nullptr;
   /// Null, as is post_guest_attention, where a device cannot have guests.
   void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
   /// Null, as are the next and share_rows, where there is no model with experts.

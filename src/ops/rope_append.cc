@@ -10,16 +10,21 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t head_dim = args.kv.head_dim;
   HEDDLE_CHECK(head_dim % 2 == 0);
   check_f32_rows(args.cos_sin, tokens, head_dim);
-  const DType dtype = args.query.dtype;
+  const DType dtype = args.key.dtype;
   check_projected(context, dtype, args.kv.dtype);
-  check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
+  if (args.query.present()) {
+    check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
+    HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());
+  } else {
+    HEDDLE_CHECK(context.kernels.attention_turns != nullptr && !args.query_norm.present());
+  }
   check_heads(args.key, dtype, tokens, args.kv.kv_heads, head_dim);
   check_heads(args.value, dtype, tokens, args.kv.kv_heads, head_dim);
-  HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());
-  if (args.query_norm.present()) {
-    HEDDLE_CHECK(context.kernels.rope_normalises);
-    check_vector(args.query_norm, DType::kF32, head_dim);
-    check_vector(args.key_norm, DType::kF32, head_dim);
+  for (const ConstTensorRef& norm : {args.query_norm, args.key_norm}) {
+    if (norm.present()) {
+      HEDDLE_CHECK(context.kernels.rope_normalises);
+      check_vector(norm, DType::kF32, head_dim);
+    }
   }
   if (tokens > 0) {
     context.kernels.rope_append(context.stream, args);

@@ -122,7 +122,7 @@ void Blas::drop(const Plan& plan) {
   }
 }
 
-bool Blas::open_library(device::CudaStream& stream) {
+bool Blas::opens(device::CudaStream& stream) {
   if (!tried_) {
     tried_ = true;
     stream.device().context().make_current();
@@ -242,7 +242,7 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
   // To a result in bfloat16 the library adds no bias but such.
   const bool float_bias = bias != 0 && args.out.dtype == DType::kBf16;
-  if (float_bias || bias % kBiasAlignment != 0 || !open_library(stream)) {
+  if (float_bias || bias % kBiasAlignment != 0 || !opens(stream)) {
     return false;
   }
   stream.device().context().make_current();

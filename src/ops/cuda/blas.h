@@ -52,6 +52,8 @@ class Blas {
   /// where there is no library or it has nothing for such a product; each is logged once. A
   /// product is looked up when it comes the first time, which takes a while, and remembered.
   bool multiply(device::CudaStream& stream, const LinearArgs& args);
+  /// Whether there is a library; looks for it the first time.
+  bool opens(device::CudaStream& stream);
 
  private:
   /// All that the advice depends on.
@@ -82,7 +84,6 @@ class Blas {
   };
 
   static Product product_of(const LinearArgs& args, std::size_t workspace);
-  bool open_library(device::CudaStream& stream);
   const Plan& plan_of(const Product& product, std::uintptr_t bias);
   Plan make_plan(const Product& product, std::uintptr_t bias);
   bool take_advice(const Product& product, Plan& plan);

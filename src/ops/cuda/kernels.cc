@@ -6,6 +6,7 @@ const KernelTable& cuda_kernels() {
   static constexpr KernelTable kTable{.all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,
+                                      .attention_turns = attention_turns,
                                       .await_guest_attention = await_guest_attention,
                                       .gather_rows = gather_rows,
                                       .linear = linear,
