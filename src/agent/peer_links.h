@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,41 @@ inline void lend_link(WorkerLife& of, int of_gpu, WorkerLife& to, int to_gpu) {
   peer_load.push_back(std::move(sockets->second));
   of.send(rpc::MeetPeer{.gpu = to_gpu, .assists = true}, std::move(peer_assist));
   to.send(rpc::MeetPeer{.gpu = of_gpu, .assists = false}, std::move(peer_load));
+}
+
+/// A rank of a group that is about to be formed, on a GPU.
+struct Rank {
+  WorkerLife* life = nullptr;
+  ModelId shard{};
+};
+
+/// Gives the workers of a group's ranks a socket to each other (worker::PeerRanks): all of them, or
+/// none, where that is said and they exchange through the host.
+inline void connect_ranks(const std::vector<Rank>& ranks) {
+  struct Meeting {
+    std::size_t of = 0;
+    std::size_t with = 0;
+    rpc::Descriptor socket{};
+  };
+  std::vector<Meeting> meetings;
+  for (std::size_t first = 0; first < ranks.size(); ++first) {
+    for (std::size_t second = first + 1; second < ranks.size(); ++second) {
+      auto sockets = rpc::packet_pair();
+      if (!sockets) {
+        log::warning("ranks are not connected", {{"error", sockets.error().message}});
+        return;
+      }
+      meetings.push_back({.of = first, .with = second, .socket = std::move(sockets->first)});
+      meetings.push_back({.of = second, .with = first, .socket = std::move(sockets->second)});
+    }
+  }
+  for (Meeting& meeting : meetings) {
+    std::vector<rpc::Descriptor> beside;
+    beside.push_back(std::move(meeting.socket));
+    ranks[meeting.of].life->send(rpc::MeetRank{.model = ranks[meeting.of].shard,
+                                               .rank = static_cast<std::int64_t>(meeting.with)},
+                                 std::move(beside));
+  }
 }
 
 }  // namespace heddle::agent

@@ -122,6 +122,13 @@ constexpr std::array kTunables{
             2,
             1,
             "pieces of a load that are copied at once"},
+    Tunable{Tuned::kOneShotKib,
+            "HEDDLE_TUNE_ONE_SHOT_KIB",
+            256,
+            0,
+            1048576,
+            1,
+            "KiB up to which each of three ranks or more sums all of an all-reduce itself"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

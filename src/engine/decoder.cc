@@ -72,9 +72,10 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   return decoder;
 }
 
-void Decoder::join(collective::Collective& group) {
+void Decoder::join(collective::Collective& group, const ops::PeerArea* peers) {
   HEDDLE_CHECK(group.rank() == model_.shard.rank && group.size() == model_.shard.ranks);
   group_ = &group;
+  peers_ = peers;
 }
 
 bool Decoder::whole() const {
@@ -139,7 +140,7 @@ ops::ConstTensorRef Decoder::residual(const ops::TensorRef& hidden) const {
 
 void Decoder::sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const {
   if (model_.shard.ranks > 1) {
-    ops::all_reduce(context, {.group = group_, .data = hidden});
+    ops::all_reduce(context, {.group = group_, .data = hidden, .peers = peers_});
   }
 }
 
@@ -530,7 +531,8 @@ ops::TensorRef Decoder::logits(ops::OpContext& context,
                .scale = weights_.head_scale,
                .out = ops::columns_of(logits, own.begin, own.size())});
   if (model_.shard.ranks > 1) {
-    ops::all_gather(context, {.group = group_, .data = logits, .ends = &vocab_ends_});
+    ops::all_gather(context,
+                    {.group = group_, .data = logits, .ends = &vocab_ends_, .peers = peers_});
   }
   if (model_.scales.logits != 1.0 || model_.scales.logit_cap > 0) {
     ops::rescale(context,

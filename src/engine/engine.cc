@@ -102,8 +102,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
   return {};
 }
 
-void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
-  mutable_model(id).decoder.join(group);
+void Engine::Impl::join_group(ModelId id,
+                              collective::Collective& group,
+                              const ops::PeerArea* peers) {
+  mutable_model(id).decoder.join(group, peers);
 }
 
 Result<void> Engine::Impl::Reserve::resize(memory::PagePool& from,
@@ -381,8 +383,8 @@ Result<void> Engine::add_model(ModelId id,
   return impl_->add_model(id, model, layout, window, kv_owner);
 }
 
-void Engine::join_group(ModelId id, collective::Collective& group) {
-  impl_->join_group(id, group);
+void Engine::join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers) {
+  impl_->join_group(id, group, peers);
 }
 
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {
