@@ -129,6 +129,20 @@ constexpr std::array kTunables{
             1048576,
             1,
             "KiB up to which each of three ranks or more sums all of an all-reduce itself"},
+    Tunable{Tuned::kBlasCandidates,
+            "HEDDLE_TUNE_BLAS_CANDIDATES",
+            4,
+            1,
+            64,
+            1,
+            "ways of cuBLASLt that are timed for a product; 1: its first advice is taken"},
+    Tunable{Tuned::kSurveyMs,
+            "HEDDLE_TUNE_SURVEY_MS",
+            40,
+            1,
+            10000,
+            1,
+            "ms that timing the products of a model takes at most when it is opened"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

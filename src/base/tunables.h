@@ -29,6 +29,8 @@ enum class Tuned : std::uint8_t {
   kNormTokens,
   kPieces,
   kOneShotKib,
+  kBlasCandidates,
+  kSurveyMs,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -57,7 +59,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 16> values_{};
+  std::array<std::int64_t, 18> values_{};
 };
 
 /// All of them, in the order of Tuned.

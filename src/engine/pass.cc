@@ -46,14 +46,12 @@ std::vector<std::int64_t> ends_of(std::span<const PassSlice> slices,
   return ends;
 }
 
-/// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
-/// than a quarter is padding and there are few sizes.
+}  // namespace
+
 std::size_t recurring_rows(std::size_t sequences) {
   const std::size_t step = std::max<std::size_t>(std::bit_ceil(sequences) / 8, 1);
   return (sequences + step - 1) / step * step;
 }
-
-}  // namespace
 
 std::int64_t PassSlice::pooled_rows() const {
   switch (sequence->start.params.pooling) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "device/device.h"
 
 namespace heddle::ops {
@@ -42,8 +43,15 @@ struct KernelTable {
   bool (*attention_turns)(const AttentionArgs& args) = nullptr;
   /// Null, as is post_guest_attention, where a device cannot have guests.
   void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
+  /// Kernels that do not compute: they find out by timing how the products that they are given are
+  /// done best, for `most` in all, and the others do nothing. Weights need not be there, outputs
+  /// are spoilt. What was done before stays as it is. Null, as is end_survey, or it returns
+  /// nullptr, where there is no choice.
+  const KernelTable* (*begin_survey)(device::Stream& stream, Duration most) = nullptr;
   /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
+  /// Gives back what a survey took.
+  void (*end_survey)(device::Stream& stream) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;

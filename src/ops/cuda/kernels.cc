@@ -1,5 +1,7 @@
 #include "ops/cuda/kernels.h"
 
+#include "ops/cuda/survey.h"
+
 namespace heddle::ops::cuda {
 
 const KernelTable& cuda_kernels() {
@@ -8,6 +10,8 @@ const KernelTable& cuda_kernels() {
                                       .attention = attention,
                                       .attention_turns = attention_turns,
                                       .await_guest_attention = await_guest_attention,
+                                      .begin_survey = begin_survey,
+                                      .end_survey = end_survey,
                                       .gather_rows = gather_rows,
                                       .linear = linear,
                                       .linear_norm = linear_norm,

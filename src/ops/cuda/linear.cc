@@ -12,6 +12,7 @@
 #include "ops/cuda/kernels/linear_params.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/norm.h"
+#include "ops/cuda/products.h"
 #include "ops/fused.h"
 
 namespace heddle::ops::cuda {
@@ -185,21 +186,28 @@ bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
 bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
   const LinearArgs& product = args.linear;
   device::CudaStream& cuda = cuda_stream(stream);
-  // What the library multiplies it does sooner than a kernel that gates at its end.
-  const bool own =
-      product.weight.dtype == DType::kI8 ||
-      (product.weight.dtype == DType::kBf16 &&
-       (product.x.shape[0] <= thin_tokens(DType::kBf16) || !cuda.attachment<Blas>().opens(cuda)));
-  if (!own) {
+  if (product.weight.dtype == DType::kF32) {
     return false;
   }
+  // The library may multiply so much faster that another pass for the gates costs less.
+  if (product.weight.dtype == DType::kBf16 && product.x.shape[0] > thin_tokens(DType::kBf16)) {
+    auto& blas = cuda.attachment<Blas>();
+    if (blas.opens(cuda) && !blas.prefers_gated(cuda, product)) {
+      return false;
+    }
+  }
+  launch_gated(cuda, args);
+  return true;
+}
+
+void launch_gated(device::CudaStream& stream, const LinearSiluArgs& args) {
+  const LinearArgs& product = args.linear;
   LinearParams params = params_of(product);
   params.out = args.out.data;
   params.out_stride = args.out.stride[0];
   params.out_bf16 = args.out.dtype == DType::kBf16;
   params.gated = true;
-  launch_own(cuda, params, product.weight.dtype);
-  return true;
+  launch_own(stream, params, product.weight.dtype);
 }
 
 }  // namespace heddle::ops::cuda
