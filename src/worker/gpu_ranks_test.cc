@@ -101,20 +101,23 @@ bool as_ranks(std::int64_t ranks, const std::function<void(const RankLinks&)>& w
       all[second].sockets[first] = std::move(sockets.second);
     }
   }
-  const std::string machine = "memory=64MiB,devices=" + std::to_string(ranks);
+  // Blocks and threads of each rank run in an order of their own.
+  const auto machine = [ranks](std::size_t rank) {
+    return "memory=64MiB,devices=" + std::to_string(ranks) + ",seed=" + std::to_string(1 + rank);
+  };
   std::vector<pid_t> children;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     const pid_t child = ::fork();
     HEDDLE_CHECK(child >= 0);
     if (child == 0) {
-      const emulator::EmulatedDriver driver(machine.c_str());
+      const emulator::EmulatedDriver driver(machine(rank).c_str());
       work(all[rank]);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);
   }
   {
-    const emulator::EmulatedDriver driver(machine.c_str());
+    const emulator::EmulatedDriver driver(machine(0).c_str());
     work(all[0]);
   }
   bool well = true;

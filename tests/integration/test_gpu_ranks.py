@@ -34,7 +34,7 @@ def linked():
 
 
 def test_ranks_exchange_over_the_links_of_their_gpus(linked):
-    check(linked, 8)
+    check(linked, 4)
     shards = [device["shard"] for device in linked.call("/api/devices")[2]["devices"]]
     assert shards == [{"model": "adder", "rank": rank, "ranks": 2} for rank in range(2)]
     assert linked.log().count(LINKED) == 2

@@ -2,28 +2,43 @@
 #include "ops/cuda/kernels/exchange_params.h"
 
 /// Exchanges of ranks whose memory all reach. A block goes in rounds: it puts its numbers where the
-/// others read them, tells the same block of each that they are there, waits for theirs, and reads.
-/// What it gives alternates between two places, so that one is read while the other is filled: it
-/// comes back to a place when all have told that they are a round further. Sums are in the order of
-/// ranks, so that all ranks have the same bits, and the same again.
+/// others read them, tells who has its channel there that they are there, waits for theirs, and
+/// reads. What it gives alternates between two places, so that one is read while the other is
+/// filled: it comes back to a place when all have told that they are a round further. Sums are in
+/// the order of ranks, so that all ranks have the same bits, and the same again.
 namespace heddle::ops::cuda {
 namespace {
 
 /// Looks at the host's memory, which is far, once in so many looks at a flag.
 constexpr int kLooksBetween = 256;
 
-/// A block's meetings with the same block of the other ranks. All threads call what is here.
+/// The block's channel. All threads call it once; `shared` is shared memory.
+__device__ __forceinline__ std::uint32_t take_channel(const ExchangeGroup& group,
+                                                      std::uint32_t& shared) {
+  std::uint32_t* const channels = &group.areas[group.rank]->channels;
+  if (threadIdx.x == 0) {
+    shared = atomicAdd(channels, 1U);
+    if (shared == gridDim.x - 1) {
+      *channels = 0;
+    }
+  }
+  __syncthreads();
+  return shared;
+}
+
+/// A block's meetings with those of the other ranks that have its channel. All threads call what is
+/// here.
 class Meeting {
  public:
-  __device__ explicit Meeting(const ExchangeGroup& group)
-      : group_(group), turn_(group.areas[group.rank]->turns[blockIdx.x]) {}
+  __device__ Meeting(const ExchangeGroup& group, std::uint32_t channel)
+      : group_(group), channel_(channel), turn_(group.areas[group.rank]->turns[channel]) {}
 
   /// Where the block of a rank gives, and sums, in this round.
   __device__ float* given(std::int32_t rank) const {
-    return group_.areas[rank]->given[place()][blockIdx.x];
+    return group_.areas[rank]->given[place()][channel_];
   }
   __device__ float* sums(std::int32_t rank) const {
-    return group_.areas[rank]->sums[place()][blockIdx.x];
+    return group_.areas[rank]->sums[place()][channel_];
   }
 
   /// Returns when all ranks' blocks have come so far, and sees what they wrote: after the numbers
@@ -34,11 +49,11 @@ class Meeting {
     __syncthreads();
     if (has_other) {
       __threadfence_system();
-      tell(&group_.areas[other]->flags[group_.rank][blockIdx.x], turn_ + stage);
+      tell(&group_.areas[other]->flags[group_.rank][channel_], turn_ + stage);
     }
     __syncthreads();  // All are told before anybody waits.
     if (has_other) {
-      await(&group_.areas[group_.rank]->flags[other][blockIdx.x], turn_ + stage);
+      await(&group_.areas[group_.rank]->flags[other][channel_], turn_ + stage);
       __threadfence_system();
     }
     __syncthreads();
@@ -47,7 +62,7 @@ class Meeting {
   /// After the last round.
   __device__ void leave() const {
     if (threadIdx.x == 0) {
-      group_.areas[group_.rank]->turns[blockIdx.x] = turn_;
+      group_.areas[group_.rank]->turns[channel_] = turn_;
     }
   }
 
@@ -65,18 +80,19 @@ class Meeting {
   }
 
   const ExchangeGroup& group_;
+  std::uint32_t channel_;
   std::uint32_t turn_;
 };
 
-/// A block's share of `count` items, in whole quads.
+/// A channel's share of `count` items, in whole quads.
 struct Share {
   std::int64_t begin;
   std::int64_t end;
 
-  __device__ explicit Share(std::int64_t count) {
+  __device__ Share(std::int64_t count, std::uint32_t channel) {
     const std::int64_t quads = (count + kQuad - 1) / kQuad;
     const std::int64_t each = (quads + gridDim.x - 1) / gridDim.x * kQuad;
-    begin = min(count, blockIdx.x * each);
+    begin = min(count, channel * each);
     end = min(count, begin + each);
   }
 };
@@ -146,8 +162,10 @@ __device__ __forceinline__ void sum_parts(const AllReduceParams& params,
 }  // namespace
 
 HEDDLE_KERNEL(heddle_all_reduce, AllReduceParams, kExchangeThreads) {
-  Meeting meeting(params.group);
-  const Share share(params.count);
+  __shared__ std::uint32_t shared;
+  const std::uint32_t channel = take_channel(params.group, shared);
+  Meeting meeting(params.group, channel);
+  const Share share(params.count, channel);
   for (std::int64_t first = share.begin; first < share.end; first += kExchangeFloats) {
     const auto n = static_cast<std::int32_t>(min(share.end - first, std::int64_t{kExchangeFloats}));
     float* data = params.data + first;
@@ -164,8 +182,10 @@ HEDDLE_KERNEL(heddle_all_reduce, AllReduceParams, kExchangeThreads) {
 }
 
 HEDDLE_KERNEL(heddle_all_gather, AllGatherParams, kExchangeThreads) {
-  Meeting meeting(params.group);
-  const Share share(params.rows * params.widest);
+  __shared__ std::uint32_t shared;
+  const std::uint32_t channel = take_channel(params.group, shared);
+  Meeting meeting(params.group, channel);
+  const Share share(params.rows * params.widest, channel);
   for (std::int64_t first = share.begin; first < share.end; first += kExchangeFloats) {
     const std::int64_t until = min(share.end, first + kExchangeFloats);
     // Calls move(number of the round, place in the matrix) for what a rank has of these.

@@ -5,7 +5,9 @@
 
 namespace heddle::ops::cuda {
 
-/// Blocks of an exchange at most. Block b of a rank meets block b of the others, and nobody else.
+/// Blocks of an exchange at most. Each takes a channel, in the order in which they begin, and meets
+/// who has that channel on the other ranks. So no two ranks wait for each other crosswise where not
+/// all blocks run at once.
 constexpr std::uint32_t kExchangeBlocks = 32;
 constexpr std::uint32_t kExchangeThreads = 256;
 constexpr std::int32_t kExchangeRanks = 8;
@@ -14,10 +16,11 @@ constexpr std::int32_t kExchangeFloats = 4096;
 
 /// A rank's memory that the others reach.
 struct ExchangeArea {
-  /// How far each rank's blocks are, written by them. It counts round.
+  /// How far each rank is with a channel, written by it. It counts round.
   std::uint32_t flags[kExchangeRanks][kExchangeBlocks];
-  /// How far the rank's own blocks are, between two exchanges.
+  /// How far the rank itself is, between two exchanges.
   std::uint32_t turns[kExchangeBlocks];
+  std::uint32_t channels;  ///< Taken by blocks that have begun; none between two exchanges.
   alignas(4096) float given[2][kExchangeBlocks][kExchangeFloats];
   /// Sums of a rank's part, of at most half.
   float sums[2][kExchangeBlocks][kExchangeFloats / 2];
