@@ -380,7 +380,7 @@ class Agent::Impl {
         command, pipe, [this](DeviceId device) { return workers_.contains(device); });
     const auto count = std::ssize(command.members);
     if (!pipe && ends) {
-      introduce_ranks(command);
+      connect_ranks(command.members, workers_);
     }
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
@@ -399,18 +399,6 @@ class Agent::Impl {
       handlers_.edges->connect(command.group, std::move(ends->edges));
     }
     log::info("group formed", {{"model", model_name(command.members[0].model)}, {"ranks", count}});
-  }
-  /// Workers of GPUs reach each other's memory (worker::PeerRanks). Before they join their group.
-  void introduce_ranks(const core::ConnectGroup& command) {
-    std::vector<Rank> ranks;
-    for (const core::GroupMember& member : command.members) {
-      const WorkerState& worker = workers_.at(member.device);
-      if (worker.life == nullptr || !worker.setup->gpu) {
-        return;
-      }
-      ranks.push_back({.life = worker.life.get(), .shard = member.model});
-    }
-    connect_ranks(ranks);
   }
   void execute(const core::LeaveGroup& command) { handlers_.edges->leave(command.group); }
   void execute(const core::ConnectGuests& command) { guests_.connect(command); }

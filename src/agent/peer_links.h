@@ -1,12 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "agent/worker_life.h"
 #include "base/log.h"
+#include "core/agent_core.h"
 #include "rpc/link.h"
 #include "rpc/messages.h"
 
@@ -28,23 +31,24 @@ inline void lend_link(WorkerLife& of, int of_gpu, WorkerLife& to, int to_gpu) {
   to.send(rpc::MeetPeer{.gpu = of_gpu, .assists = false}, std::move(peer_load));
 }
 
-/// A rank of a group that is about to be formed, on a GPU.
-struct Rank {
-  WorkerLife* life = nullptr;
-  ModelId shard{};
-};
-
-/// Gives the workers of a group's ranks a socket to each other (worker::PeerRanks): all of them, or
-/// none, where that is said and they exchange through the host.
-inline void connect_ranks(const std::vector<Rank>& ranks) {
+/// Gives the workers of a group's ranks a socket to each other where all are on GPUs
+/// (worker::PeerRanks), before they join the group: all of them, or none, where that is said and
+/// they exchange through the host. `workers` are by device, each with its life and setup.
+template <class Workers>
+void connect_ranks(std::span<const core::GroupMember> members, const Workers& workers) {
   struct Meeting {
     std::size_t of = 0;
     std::size_t with = 0;
     rpc::Descriptor socket{};
   };
+  if (!std::ranges::all_of(members, [&](const core::GroupMember& member) {
+        return workers.at(member.device).setup->gpu.has_value();
+      })) {
+    return;
+  }
   std::vector<Meeting> meetings;
-  for (std::size_t first = 0; first < ranks.size(); ++first) {
-    for (std::size_t second = first + 1; second < ranks.size(); ++second) {
+  for (std::size_t first = 0; first < members.size(); ++first) {
+    for (std::size_t second = first + 1; second < members.size(); ++second) {
       auto sockets = rpc::packet_pair();
       if (!sockets) {
         log::warning("ranks are not connected", {{"error", sockets.error().message}});
@@ -55,11 +59,13 @@ inline void connect_ranks(const std::vector<Rank>& ranks) {
     }
   }
   for (Meeting& meeting : meetings) {
+    const core::GroupMember& member = members[meeting.of];
     std::vector<rpc::Descriptor> beside;
     beside.push_back(std::move(meeting.socket));
-    ranks[meeting.of].life->send(rpc::MeetRank{.model = ranks[meeting.of].shard,
-                                               .rank = static_cast<std::int64_t>(meeting.with)},
-                                 std::move(beside));
+    workers.at(member.device)
+        .life->send(
+            rpc::MeetRank{.model = member.model, .rank = static_cast<std::int64_t>(meeting.with)},
+            std::move(beside));
   }
 }
 

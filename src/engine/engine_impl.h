@@ -57,8 +57,6 @@ class Engine::Impl {
                          const std::byte* window,
                          memory::OwnerId kv_owner);
   void join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers);
-  /// Before the model's first step: how its products are done best.
-  void survey(ModelId id);
   Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   void remove_model(ModelId id);
   /// The gate of a model, or nullptr. Any thread.
@@ -193,6 +191,8 @@ class Engine::Impl {
   [[nodiscard]] static bool goes_on_from(const Fetch& fetch, const KvPlan& plan);
   std::int64_t end_fetch(SequenceId id);
 
+  /// Before the model's first step: how its products are done best.
+  void survey(ModelId id);
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
   Activations use_workspace(const Model& model);
