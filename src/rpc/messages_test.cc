@@ -161,7 +161,7 @@ TEST(Messages, ToAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(got->index(), sent.index());
     EXPECT_EQ(encode(*got), bytes);
   }
-  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[9]));
+  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[10]));
   const Result<ToWorker> got = decode_to_worker(encode(core::WorkerMessage(load)));
   EXPECT_EQ(std::get<core::LoadModel>(std::get<core::WorkerMessage>(*got)), load);
 }

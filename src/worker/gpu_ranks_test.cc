@@ -109,7 +109,8 @@ bool as_ranks(std::int64_t ranks,
   }
   // Blocks and threads of each rank run in an order of their own.
   const auto machine = [ranks](std::size_t rank) {
-    return "memory=128MiB,granularity=65536,devices=" + std::to_string(ranks) + ",seed=" + std::to_string(1 + rank);
+    return "memory=128MiB,granularity=65536,devices=" + std::to_string(ranks) +
+           ",seed=" + std::to_string(1 + rank);
   };
   std::vector<pid_t> children;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
