@@ -109,8 +109,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
 }
 
 void Engine::Impl::survey(ModelId id) {
-  const Model& own = model(id);
-  survey_products(context_, own.decoder, use_workspace(own));
+  if (surveyed_.insert(id).second) {
+    const Model& own = model(id);
+    survey_products(context_, own.decoder, use_workspace(own));
+  }
 }
 
 void Engine::Impl::join_group(ModelId id,

@@ -191,7 +191,7 @@ class Engine::Impl {
   [[nodiscard]] static bool goes_on_from(const Fetch& fetch, const KvPlan& plan);
   std::int64_t end_fetch(SequenceId id);
 
-  /// Before the model's first step: how its products are done best.
+  /// Before the model's first step, and once: how its products are done best.
   void survey(ModelId id);
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
@@ -245,6 +245,7 @@ class Engine::Impl {
   memory::CachedPages cached_{};
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
+  std::set<ModelId> surveyed_{};  ///< Of models that are, or were.
   std::map<SequenceId, Sequence> sequences_{};
   std::map<SequenceId, Gather> gathers_{};
   std::uint64_t pieces_asked_ = 0;

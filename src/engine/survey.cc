@@ -56,9 +56,10 @@ void survey_products(ops::OpContext& context,
     batch.block_tables.assign(decoder.kv_plan().groups.size(), ops::matrix_of(numbers, 1, 1));
     decoder.run_layers(surveying, {.begin = first, .end = first + 1}, batch, activations);
   }
-  context.kernels.end_survey(context.stream);
+  const std::int64_t ways = context.kernels.end_survey(context.stream);
   log::info("ways of products were timed",
-            {{"ms", std::chrono::duration<double, std::milli>(steady_now() - began).count()}});
+            {{"ways", ways},
+             {"ms", std::chrono::duration<double, std::milli>(steady_now() - began).count()}});
 }
 
 }  // namespace heddle::engine

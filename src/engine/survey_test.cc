@@ -56,7 +56,7 @@ TEST(SurveyProducts, AreOfFullPassesAndOfDecodeStepsOfALayer) {
     EXPECT_GT(most, Duration::zero());
     return &surveying_kernels();
   };
-  kernels.end_survey = [](device::Stream& /*stream*/) { ++surveyed.ended; };
+  kernels.end_survey = [](device::Stream& /*stream*/) -> std::int64_t { return ++surveyed.ended; };
   rig.use(kernels);
   surveyed = {};
   rig.survey();

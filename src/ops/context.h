@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -50,8 +51,8 @@ struct KernelTable {
   const KernelTable* (*begin_survey)(device::Stream& stream, Duration most) = nullptr;
   /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
-  /// Gives back what a survey took.
-  void (*end_survey)(device::Stream& stream) = nullptr;
+  /// Gives back what a survey took; returns how many ways were timed.
+  std::int64_t (*end_survey)(device::Stream& stream) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;

@@ -364,6 +364,7 @@ std::optional<float> Blas::choose(device::CudaStream& stream,
         (void)run();  // It has run before.
       }
     });
+    ++timed_;
     if (took && (!best || *took / kTimedTurns < best->took)) {
       best = Choice{.advice = advice, .took = *took / kTimedTurns};
     }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -68,6 +69,8 @@ class Blas {
                               const LinearArgs& args,
                               const std::byte* weight,
                               Instant until);
+  /// Ways that choose() has timed since this was asked last.
+  [[nodiscard]] std::int64_t take_timed() { return std::exchange(timed_, 0); }
   /// From now on prefers_gated() of such products of gates and ups.
   void prefer_gated(device::CudaStream& stream, const LinearArgs& args);
   /// Whether a kernel that gates at its end was found to be faster than the library.
@@ -129,6 +132,7 @@ class Blas {
   std::map<Product, Plan> plans_{};
   std::map<Product, Choice> chosen_{};
   std::set<Product> gated_{};
+  std::int64_t timed_ = 0;
 };
 
 }  // namespace heddle::ops::cuda

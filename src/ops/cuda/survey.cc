@@ -120,8 +120,10 @@ const KernelTable* begin_survey(device::Stream& stream, Duration most) {
   return &kTable;
 }
 
-void end_survey(device::Stream& stream) {
-  cuda_stream(stream).attachment<Survey>() = {};
+std::int64_t end_survey(device::Stream& stream) {
+  device::CudaStream& cuda = cuda_stream(stream);
+  cuda.attachment<Survey>() = {};
+  return cuda.attachment<Blas>().take_timed();
 }
 
 }  // namespace heddle::ops::cuda

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "base/time.h"
 #include "device/cuda/cuda_stream.h"
 #include "ops/context.h"
@@ -10,6 +12,6 @@ namespace heddle::ops::cuda {
 /// KernelTable::begin_survey and end_survey: of products that the library does. Each is timed with
 /// memory that stands in for its weights, as these need not be there yet.
 [[nodiscard]] const KernelTable* begin_survey(device::Stream& stream, Duration most);
-void end_survey(device::Stream& stream);
+std::int64_t end_survey(device::Stream& stream);
 
 }  // namespace heddle::ops::cuda

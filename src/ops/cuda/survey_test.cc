@@ -60,7 +60,7 @@ class SurveyTest : public OpTest {
     ASSERT_NE(kernels, nullptr);
     OpContext context{.stream = stream_, .kernels = *kernels};
     ask(context);
-    end_survey(stream_);
+    timed_ = end_survey(stream_);
   }
 
   /// The library's products that a call took, and by which way the last of them was done.
@@ -80,6 +80,7 @@ class SurveyTest : public OpTest {
   const std::vector<std::uint16_t> weight_ = rounded(random(kOutputs * kInputs));
   std::vector<std::uint16_t> out_ = std::vector<std::uint16_t>(kTokensMost * kOutputs);
   std::vector<std::uint16_t> gated_ = std::vector<std::uint16_t>(kTokensMost * kOutputs / 2);
+  std::int64_t timed_ = 0;  ///< By the last survey.
   unsigned long (*products_)() = nullptr;
   int (*last_way_)() = nullptr;
   void (*set_time_)(int, double) = nullptr;
@@ -87,6 +88,7 @@ class SurveyTest : public OpTest {
 
 TEST_F(SurveyTest, AProductIsDoneTheWayThatTookLeast) {
   survey(kLong, [&](OpContext& context) { linear(context, product(40)); });
+  EXPECT_EQ(timed_, 3);
   const auto once = [&](std::int64_t tokens) {
     return taken([&] { linear(context_, product(tokens)); });
   };
