@@ -101,8 +101,7 @@ Result<void> Engine::Impl::run_pass(Flight& flight, bool recurs) {
   HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
   Result<void> done;
   if (group != nullptr) {
-    done =
-        group->agree(step_digest(flight.slices, options_.max_batch_tokens, model.decoder.whole()));
+    done = group->agree(step_digest(flight.slices, options_.max_batch_tokens));
   }
   if (done && !flight.slices.empty()) {
     const Activations activations = use_workspace(model);

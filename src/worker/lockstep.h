@@ -41,8 +41,9 @@ class Lockstep {
 
   /// By what the kernels of all ranks exchange without the host, where all of them can; else
   /// nullptr, and the log says why. Where there are links all ranks come here, and wait for each
-  /// other. `device` is this rank's, and outlives this.
-  [[nodiscard]] const ops::PeerArea* meet_peers(device::Device& device);
+  /// other. `device` is this rank's, and outlives this; `whole`: all of its weights are there, so
+  /// that no kernel waits for a rank that waits for them.
+  [[nodiscard]] const ops::PeerArea* meet_peers(device::Device& device, bool whole);
 
   /// Of rank 0: the others carry out the same command, as far as it is one for the engine and the
   /// group's model. kUnavailable when one of them is gone.
