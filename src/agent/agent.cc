@@ -379,6 +379,9 @@ class Agent::Impl {
     Result<GroupEnds> ends = connect_members(
         command, pipe, [this](DeviceId device) { return workers_.contains(device); });
     const auto count = std::ssize(command.members);
+    if (!pipe && ends) {
+      connect_ranks(command.members, workers_);
+    }
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
       const auto worker = workers_.find(member.device);

@@ -28,6 +28,9 @@ enum class Tuned : std::uint8_t {
   kUnmapMib,
   kNormTokens,
   kPieces,
+  kOneShotKib,
+  kBlasCandidates,
+  kSurveyMs,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -56,7 +59,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 15> values_{};
+  std::array<std::int64_t, 18> values_{};
 };
 
 /// All of them, in the order of Tuned.

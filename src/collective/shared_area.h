@@ -53,6 +53,8 @@ class SharedArea {
   void abandon() { barrier().abandon(); }
 
   [[nodiscard]] SharedBarrier& barrier();
+  /// All of it, for a device that reads what is in it.
+  [[nodiscard]] std::span<std::byte> memory() const { return {memory_.data(), memory_.bytes()}; }
   /// Of a rank, in turn 0 or 1: what it says, and its data.
   [[nodiscard]] Announcement& announcement(std::int64_t rank, std::uint32_t turn);
   [[nodiscard]] std::span<float> slot(std::int64_t rank, std::uint32_t turn);

@@ -24,6 +24,11 @@ class SharedBarrier {
 
   /// Ends it for good and wakes everybody. Any thread of any process.
   void abandon();
+  /// The word whose lowest bit is set once it is abandoned, for a device that reads it.
+  [[nodiscard]] const std::uint32_t* word() const {
+    static_assert(sizeof(word_) == sizeof(std::uint32_t));
+    return reinterpret_cast<const std::uint32_t*>(&word_);
+  }
 
  private:
   static constexpr std::uint32_t kAbandoned = 1;  ///< The lowest bit of the word; phases are above.

@@ -32,6 +32,7 @@ class SharedCollective final : public Collective {
   SharedCollective(const SharedCollective&) = delete;
   SharedCollective& operator=(const SharedCollective&) = delete;
 
+  [[nodiscard]] const std::shared_ptr<SharedArea>& area() const { return area_; }
   [[nodiscard]] std::int64_t rank() const override { return rank_; }
   [[nodiscard]] std::int64_t size() const override { return area_->ranks(); }
   Result<void> all_reduce(std::span<float> data) override;

@@ -173,8 +173,8 @@ class Device {
   /// Memory of this device, at least `bytes` > 0, for another GPU's process to attach.
   /// kResourceExhausted; kFailedPrecondition where devices have no such memory.
   virtual Result<SharedBuffer> allocate_shared(std::size_t bytes);
-  /// Makes the `bytes` that another GPU's process shares readable to copies of this device. They
-  /// stay what they are when that process ends.
+  /// Makes the `bytes` that another GPU's process shares usable to copies and kernels of this
+  /// device. They stay what they are when that process ends.
   virtual Result<Buffer> attach_shared(const Descriptor& shared, std::size_t bytes);
   /// Backs the page of `range` at `offset`, which is not mapped, with memory of this device that is
   /// made for it and is no page of the device's; by the descriptor others map it as well. It lasts

@@ -86,9 +86,10 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   return decoder;
 }
 
-void Decoder::join(collective::Collective& group) {
+void Decoder::join(collective::Collective& group, const ops::PeerArea* peers) {
   HEDDLE_CHECK(group.rank() == model_.shard.rank && group.size() == model_.shard.ranks);
   group_ = &group;
+  peers_ = peers;
 }
 
 bool Decoder::whole() const {
@@ -153,7 +154,7 @@ ops::ConstTensorRef Decoder::residual(const ops::TensorRef& hidden) const {
 
 void Decoder::sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const {
   if (model_.shard.ranks > 1) {
-    ops::all_reduce(context, {.group = group_, .data = hidden});
+    ops::all_reduce(context, {.group = group_, .data = hidden, .peers = peers_});
   }
 }
 
@@ -342,23 +343,30 @@ void Decoder::attend(ops::OpContext& context,
   }
   const std::size_t group = kv_.place(layer).group;
   const ops::PagedKv kv = paged_kv(layer, batch.block_tables[group]);
-  ops::rope_append(context,
-                   {.rows = batch.rows,
-                    .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
-                    .query = query,
-                    .key = key,
-                    .value = value,
-                    .kv = kv,
-                    .query_norm = norm_inside ? w.q_norm : ops::ConstTensorRef{},
-                    .key_norm = norm_inside ? w.k_norm : ops::ConstTensorRef{},
-                    .eps = static_cast<float>(model_.rms_eps)});
-  const ops::AttentionArgs attention{.rows = batch.rows,
-                                     .query = query,
-                                     .kv = kv,
-                                     .window = kv_.groups[group].window,
-                                     .scale = spec::attention_scale(model_),
-                                     .soft_cap = static_cast<float>(model_.scales.attention_cap),
-                                     .out = heads_of(mixed, 0, model_.heads, d)};
+  ops::RopeAppendArgs append{.rows = batch.rows,
+                             .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
+                             .query = query,
+                             .key = key,
+                             .value = value,
+                             .kv = kv,
+                             .query_norm = norm_inside ? w.q_norm : ops::ConstTensorRef{},
+                             .key_norm = norm_inside ? w.k_norm : ops::ConstTensorRef{},
+                             .eps = static_cast<float>(model_.rms_eps)};
+  ops::AttentionArgs attention{.rows = batch.rows,
+                               .query = query,
+                               .kv = kv,
+                               .window = kv_.groups[group].window,
+                               .scale = spec::attention_scale(model_),
+                               .soft_cap = static_cast<float>(model_.scales.attention_cap),
+                               .out = heads_of(mixed, 0, model_.heads, d)};
+  attention.turn = {.cos_sin = append.cos_sin, .norm = append.query_norm, .eps = append.eps};
+  if (ops::attention_turns(context, attention)) {
+    append.query = {};
+    append.query_norm = {};
+  } else {
+    attention.turn = {};
+  }
+  ops::rope_append(context, append);
   if (batch.guests.sequences > 0 && attention.window == 0) {
     attend_with_guests(context, layer, batch, attention, activations);
   } else {
@@ -541,7 +549,8 @@ ops::TensorRef Decoder::logits(ops::OpContext& context,
                .scale = weights_.head_scale,
                .out = ops::columns_of(logits, own.begin, own.size())});
   if (model_.shard.ranks > 1) {
-    ops::all_gather(context, {.group = group_, .data = logits, .ends = &vocab_ends_});
+    ops::all_gather(context,
+                    {.group = group_, .data = logits, .ends = &vocab_ends_, .peers = peers_});
   }
   if (model_.scales.logits != 1.0 || model_.scales.logit_cap > 0) {
     ops::rescale(context,

@@ -18,6 +18,7 @@
 #include "ops/guest_attention.h"
 #include "ops/linear.h"
 #include "ops/paged_kv.h"
+#include "ops/peer_area.h"
 #include "ops/rms_norm.h"
 #include "spec/model_spec.h"
 #include "store/image_layout.h"
@@ -73,11 +74,14 @@ class Decoder {
                                 std::byte* kv_base);
 
   /// Joins the other ranks of a shard's model: before the first pass, and again where a new group
-  /// takes an abandoned one's place. `group` is of the shard's rank and as many ranks, and outlives
+  /// takes an abandoned one's place. `group` is of the shard's rank and as many ranks, as are
+  /// `peers`, where the ranks' devices exchange without the host; both outlive
   /// the decoder or the next join().
-  void join(collective::Collective& group);
+  void join(collective::Collective& group, const ops::PeerArea* peers = nullptr);
   /// The group of a shard, nullptr before it joined one. A whole model has none.
   [[nodiscard]] collective::Collective* group() const { return group_; }
+  /// Of a shard whose ranks exchange without the host; nullptr: through it, or not at all.
+  [[nodiscard]] const ops::PeerArea* peers() const { return peers_; }
 
   /// hidden = embedding[ids]; ids i32 [tokens], hidden f32 [tokens, hidden].
   void embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const;
@@ -183,6 +187,7 @@ class Decoder {
   KvPlan kv_{};
   std::byte* kv_base_ = nullptr;
   collective::Collective* group_ = nullptr;
+  const ops::PeerArea* peers_ = nullptr;
   std::vector<std::int64_t> vocab_ends_{};  ///< By rank, of their spec::vocab_range().
 };
 

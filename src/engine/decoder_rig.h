@@ -9,6 +9,7 @@
 #include "engine/batch_inputs.h"
 #include "engine/decoder.h"
 #include "engine/image_gate.h"
+#include "engine/survey.h"
 #include "engine/test_host.h"
 #include "ops/context.h"
 #include "ops/cpu/kernels.h"
@@ -22,6 +23,8 @@ enum class ImageIs : std::uint8_t { kPresent, kAbsent };
 /// A decoder over a range of layers, run by hand: for tests of what the Engine does not show.
 class DecoderRig {
  public:
+  static constexpr std::int64_t kTokensMax = 2048;
+
   DecoderRig(TestHost& host,
              const LoadedModel& model,
              LayerRange range,
@@ -105,14 +108,18 @@ class DecoderRig {
     return result;
   }
 
+  /// As an engine does when it has a model.
+  void survey() {
+    ops::OpContext context = this->context();
+    survey_products(context, decoder_, activations_);
+  }
+
   /// Runs by other kernels than the CPU's from now on, which outlive it.
   void use(const ops::KernelTable& kernels) { kernels_ = &kernels; }
   [[nodiscard]] ModelKv& kv() { return kv_; }
   [[nodiscard]] ImageGate& gate() { return gate_; }
 
  private:
-  static constexpr std::int64_t kTokensMax = 2048;
-
   ops::OpContext context() { return {.stream = *stream_, .kernels = *kernels_}; }
 
   /// Has tokens turned as if they were at positions from `first` on. What it returns is to outlive

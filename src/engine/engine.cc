@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
+#include "engine/survey.h"
 #include "engine/workspace.h"
 #include "ops/sample.h"
 #include "spec/operations.h"
@@ -97,13 +98,28 @@ Result<void> Engine::Impl::add_model(ModelId id,
     models_.erase(id);
     return fitted;
   }
-  const std::scoped_lock lock(gates_mutex_);
-  gates_[id] = std::move(gate);
+  {
+    const std::scoped_lock lock(gates_mutex_);
+    gates_[id] = std::move(gate);
+  }
+  if (spec.shard.ranks == 1) {
+    survey(id);
+  }
   return {};
 }
 
-void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
-  mutable_model(id).decoder.join(group);
+void Engine::Impl::survey(ModelId id) {
+  if (surveyed_.insert(id).second) {
+    const Model& own = model(id);
+    survey_products(context_, own.decoder, use_workspace(own));
+  }
+}
+
+void Engine::Impl::join_group(ModelId id,
+                              collective::Collective& group,
+                              const ops::PeerArea* peers) {
+  mutable_model(id).decoder.join(group, peers);
+  survey(id);
 }
 
 Result<void> Engine::Impl::Reserve::resize(memory::PagePool& from,
@@ -382,8 +398,8 @@ Result<void> Engine::add_model(ModelId id,
   return impl_->add_model(id, model, layout, window, kv_owner);
 }
 
-void Engine::join_group(ModelId id, collective::Collective& group) {
-  impl_->join_group(id, group);
+void Engine::join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers) {
+  impl_->join_group(id, group, peers);
 }
 
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {

@@ -56,7 +56,7 @@ class Engine::Impl {
                          const store::ImageLayout& layout,
                          const std::byte* window,
                          memory::OwnerId kv_owner);
-  void join_group(ModelId id, collective::Collective& group);
+  void join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers);
   Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   void remove_model(ModelId id);
   /// The gate of a model, or nullptr. Any thread.
@@ -191,6 +191,8 @@ class Engine::Impl {
   [[nodiscard]] static bool goes_on_from(const Fetch& fetch, const KvPlan& plan);
   std::int64_t end_fetch(SequenceId id);
 
+  /// Before the model's first step, and once: how its products are done best.
+  void survey(ModelId id);
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
   Activations use_workspace(const Model& model);
@@ -243,6 +245,7 @@ class Engine::Impl {
   memory::CachedPages cached_{};
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
+  std::set<ModelId> surveyed_{};  ///< Of models that are, or were.
   std::map<SequenceId, Sequence> sequences_{};
   std::map<SequenceId, Gather> gathers_{};
   std::uint64_t pieces_asked_ = 0;

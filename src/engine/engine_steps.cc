@@ -99,7 +99,10 @@ Result<void> Engine::Impl::run_pass(Flight& flight, bool recurs) {
   const spec::ModelSpec& spec = model.decoder.model();
   collective::Collective* group = model.decoder.group();
   HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
-  Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(flight.slices));
+  Result<void> done;
+  if (group != nullptr) {
+    done = group->agree(step_digest(flight.slices, options_.max_batch_tokens));
+  }
   if (done && !flight.slices.empty()) {
     const Activations activations = use_workspace(model);
     done = flight.pass->enqueue(context_, flight.slices, model.decoder, model.kv, activations);

@@ -46,14 +46,12 @@ std::vector<std::int64_t> ends_of(std::span<const PassSlice> slices,
   return ends;
 }
 
-/// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
-/// than a quarter is padding and there are few sizes.
+}  // namespace
+
 std::size_t recurring_rows(std::size_t sequences) {
   const std::size_t step = std::max<std::size_t>(std::bit_ceil(sequences) / 8, 1);
   return (sequences + step - 1) / step * step;
 }
-
-}  // namespace
 
 std::int64_t PassSlice::pooled_rows() const {
   switch (sequence->start.params.pooling) {
@@ -74,11 +72,12 @@ std::int64_t PassSlice::scored_rows() const {
 }
 
 /// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
-/// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
-/// does not wait for others.
+/// there as a whole, as a CUDA graph does not wait for weights, and without guests, for whose host
+/// it does not wait either. Of a shard, where kernels exchange with those of the other ranks.
 bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
-  return device_.properties().records && !slices.empty() && decoder.group() == nullptr &&
-         decoder.whole() && std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
+  const bool exchanges_recorded = decoder.group() == nullptr || decoder.peers() != nullptr;
+  return device_.properties().records && !slices.empty() && exchanges_recorded && decoder.whole() &&
+         std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
            return slice.tokens == 1 && slice.samples() &&
                   ModelKv::guest_tokens(slice.sequence->kv) == 0;
          });
@@ -97,6 +96,12 @@ GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) 
   key.insert(key.end(), {lists_, reinterpret_cast<std::uintptr_t>(memory_->sampled.data())});
   for (const Told& told : told_) {
     key.push_back(told.pick);
+  }
+  if (const ops::PeerArea* peers = decoder.peers(); peers != nullptr) {
+    for (const std::byte* memory : peers->memory) {
+      key.push_back(reinterpret_cast<std::uintptr_t>(memory));
+    }
+    key.push_back(reinterpret_cast<std::uintptr_t>(peers->abandoned));
   }
   return key;
 }

@@ -52,6 +52,10 @@ struct PassSlice {
   }
 };
 
+/// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
+/// than a quarter is padding and there are few sizes.
+[[nodiscard]] std::size_t recurring_rows(std::size_t sequences);
+
 /// What all keys of a model's CUDA graphs begin with.
 [[nodiscard]] inline std::uint64_t graphs_of(const Decoder& decoder) {
   return reinterpret_cast<std::uintptr_t>(&decoder);

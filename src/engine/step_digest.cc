@@ -6,8 +6,8 @@
 
 namespace heddle::engine {
 
-std::uint64_t step_digest(std::span<const PassSlice> slices) {
-  std::vector<std::int64_t> facts;
+std::uint64_t step_digest(std::span<const PassSlice> slices, std::int64_t room) {
+  std::vector<std::int64_t> facts{room};
   for (const PassSlice& slice : slices) {
     const Sequence& sequence = *slice.sequence;
     const auto tokens = std::span(sequence.start.tokens)

@@ -25,6 +25,9 @@ std::size_t parts_bytes_max() {
 constexpr std::uint64_t kGraphs = 32;
 constexpr std::uint64_t kOperationsOfLayer = 14;
 constexpr std::uint64_t kOperationsOnce = 10;
+/// Of shards beside.
+constexpr std::uint64_t kExchangesOfLayer = 2;
+constexpr std::uint64_t kExchangesOnce = 2;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
@@ -92,11 +95,11 @@ std::uint64_t workspace_bytes(device::Kind kind,
 }
 
 std::uint64_t graph_bytes(const spec::ModelSpec& model) {
-  const std::uint64_t operations =
-      kOperationsOfLayer * static_cast<std::uint64_t>(model.layers) + kOperationsOnce;
-  return model.shard.ranks > 1 || spec::stages_of(model) > 1
-             ? 0
-             : kGraphs * operations * device::kRecordedBytes;
+  const bool shard = model.shard.ranks > 1;
+  const std::uint64_t of_layer = kOperationsOfLayer + (shard ? kExchangesOfLayer : 0);
+  const std::uint64_t operations = of_layer * static_cast<std::uint64_t>(model.layers) +
+                                   kOperationsOnce + (shard ? kExchangesOnce : 0);
+  return spec::stages_of(model) > 1 ? 0 : kGraphs * operations * device::kRecordedBytes;
 }
 
 }  // namespace heddle::engine

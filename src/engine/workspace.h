@@ -34,8 +34,7 @@ struct Workspace {
                                             std::int64_t tokens);
 
 /// Bytes of a device that records steps with which it has CUDA graphs enough for `model`: of decode
-/// steps of some sizes, each of which has two. 0 for a shard or a stage, whose steps are not
-/// recorded.
+/// steps of some sizes, each of which has two. 0 for a stage, whose steps are not recorded.
 [[nodiscard]] std::uint64_t graph_bytes(const spec::ModelSpec& model);
 
 }  // namespace heddle::engine

@@ -56,11 +56,14 @@ TEST(Workspace, GrowsWithTheTokensAndHasNoMoreThanIsOfUse) {
   EXPECT_EQ(scratch(8192), 64U << 20U);
 }
 
-TEST(Workspace, RecordingsAreOfModelsThatAreWhole) {
+TEST(Workspace, RecordingsAreOfModelsThatHaveAllLayers) {
   EXPECT_EQ(graph_bytes(kLarge), 32 * (14 * 32 + 10) * device::kRecordedBytes);
   spec::ModelSpec shard = kLarge;
   shard.shard = {.rank = 1, .ranks = 2};
-  EXPECT_EQ(graph_bytes(shard), 0U);
+  EXPECT_EQ(graph_bytes(shard), 32 * (16 * 32 + 12) * device::kRecordedBytes);
+  spec::ModelSpec stage = kLarge;
+  stage.stage = {.index = 1, .ends = {16, 32}};
+  EXPECT_EQ(graph_bytes(stage), 0U);
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ std::int64_t attention_border(device::Kind kind) {
   return kind == device::Kind::kCuda ? kCudaBorder : cpu::simd_kernels().attention_step;
 }
 
+bool attention_turns(const OpContext& context, const AttentionArgs& args) {
+  return context.kernels.attention_turns != nullptr && context.kernels.attention_turns(args);
+}
+
 void attention(OpContext& context, const AttentionArgs& args) {
   check_paged(args.rows, args.kv);
   const std::int64_t tokens = args.query.shape[0];
@@ -40,6 +44,13 @@ void attention(OpContext& context, const AttentionArgs& args) {
   check_heads(args.query, args.query.dtype, tokens, heads, args.kv.head_dim);
   check_projected(context, args.query.dtype, args.kv.dtype);
   check_parts(args);
+  if (args.turn.cos_sin.present()) {
+    HEDDLE_CHECK(attention_turns(context, args));
+    check_f32_rows(args.turn.cos_sin, tokens, args.kv.head_dim);
+    if (args.turn.norm.present()) {
+      check_vector(args.turn.norm, DType::kF32, args.kv.head_dim);
+    }
+  }
   if (!args.parts.left.present()) {
     check_floating(args.out.dtype);
     check_heads(args.out, args.out.dtype, tokens, heads, args.kv.head_dim);

@@ -28,6 +28,14 @@ struct AttentionParts {
 /// sums at once. On CUDA they could be anywhere.
 [[nodiscard]] std::int64_t attention_border(device::Kind kind = device::Kind::kCpu);
 
+/// What is left to do with queries that come as they were projected: a norm of each head, and the
+/// turn by its token's angles, both as RopeAppendArgs has them.
+struct QueryTurn {
+  ConstTensorRef cos_sin{};  ///< f32 [tokens, head_dim]; absent: queries are turned.
+  ConstTensorRef norm{};     ///< f32 [head_dim], or absent.
+  float eps = 1e-6F;
+};
+
 struct AttentionArgs {
   BatchRows rows{};
   /// [tokens, heads, head_dim]; heads a multiple of kv.kv_heads. f32, or bf16 where
@@ -40,7 +48,11 @@ struct AttentionArgs {
   TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
   TensorRef lse{};          ///< f32 [tokens, heads], or absent.
   AttentionParts parts{};   ///< All positions in one call where it is empty.
+  QueryTurn turn{};         ///< Where attention_turns() allows.
 };
+
+/// Whether attention() does what `args.turn` has, on the queries' way: a pass over them less.
+[[nodiscard]] bool attention_turns(const OpContext& context, const AttentionArgs& args);
 
 /// Causal attention of the batch's tokens over their sequences' cached keys and values. A token at
 /// position p attends to positions P = (max(0, p - window + 1) .. p):

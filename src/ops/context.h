@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "device/device.h"
 
 namespace heddle::ops {
@@ -41,10 +43,19 @@ struct KernelTable {
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
+  /// Whether attention() does AttentionArgs::turn of those; null: never.
+  bool (*attention_turns)(const AttentionArgs& args) = nullptr;
   /// Null, as is post_guest_attention, where a device cannot have guests.
   void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
+  /// Kernels that do not compute: they find out by timing how the products that they are given are
+  /// done best, for `most` in all, and the others do nothing. Weights need not be there, outputs
+  /// are spoilt. What was done before stays as it is. Null, as is end_survey, or it returns
+  /// nullptr, where there is no choice.
+  const KernelTable* (*begin_survey)(device::Stream& stream, Duration most) = nullptr;
   /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
+  /// Gives back what a survey took; returns how many ways were timed.
+  std::int64_t (*end_survey)(device::Stream& stream) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gated_delta)(device::Stream& stream, const GatedDeltaArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;

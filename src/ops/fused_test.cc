@@ -189,11 +189,12 @@ TEST_F(NarrowTest, SiluMulTakesThem) {
   EXPECT_EQ(out, rounded(exact));
 }
 
-/// Heads of five tokens of two sequences through rope_append and attention, with their queries,
-/// keys and values in either type, and normalised on the way or before.
+/// Heads of two sequences, one of many rows of queries and one of few, through rope_append and
+/// attention, with their queries, keys and values in either type, and normalised on the way or
+/// before.
 class NarrowHeadsTest : public NarrowTest {
  protected:
-  static constexpr std::int64_t kTokens = 5;
+  static constexpr std::int64_t kTokens = 13;
   static constexpr std::int64_t kHeads = 4;
   static constexpr std::int64_t kKvHeads = 2;
 
@@ -202,12 +203,21 @@ class NarrowHeadsTest : public NarrowTest {
     std::vector<float> attended{};
   };
 
-  Outcome run(std::int64_t head_dim, bool narrow, bool norm_inside) {
+  /// What is done where.
+  struct Way {
+    bool narrow = false;
+    bool normed = true;
+    bool norm_inside = true;
+    bool turn_late = false;  ///< Queries by attention.
+  };
+
+  Outcome run(std::int64_t head_dim, const Way& way) {
+    const bool narrow = way.narrow;
     const std::int64_t width = (kHeads + 2 * kKvHeads) * head_dim;
     std::vector<std::uint16_t> half = half_;
     std::vector<float> rows = widened(half_);
     PagedKvFixture cache(
-        {.kv_heads = kKvHeads, .head_dim = head_dim, .dtype = DType::kBf16}, {9, 3}, rng_);
+        {.kv_heads = kKvHeads, .head_dim = head_dim, .dtype = DType::kBf16}, {14, 3}, rng_);
     const TensorRef all =
         narrow ? tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, kTokens, width)
                : matrix_of(rows.data(), kTokens, width);
@@ -223,25 +233,31 @@ class NarrowHeadsTest : public NarrowTest {
                         .kv = cache.kv()};
     const auto query_norm = vector_of(std::as_const(query_norm_).data(), head_dim);
     const auto key_norm = vector_of(std::as_const(key_norm_).data(), head_dim);
-    if (norm_inside) {
+    if (way.norm_inside && way.normed) {
       rope.query_norm = query_norm;
       rope.key_norm = key_norm;
-    } else {
+    } else if (way.normed) {
       const TensorRef key = part(kHeads, kKvHeads);
       rms_norm(context_, {.x = rope.query, .weight = query_norm, .out = rope.query});
       rms_norm(context_, {.x = key, .weight = key_norm, .out = key});
     }
-    rope_append(context_, rope);
     Outcome outcome{.attended =
                         std::vector<float>(static_cast<std::size_t>(kTokens * kHeads * head_dim))};
-    attention(
-        context_,
-        {.rows = rope.rows,
-         .query = rope.query,
-         .kv = rope.kv,
-         .scale = 0.3F,
-         .out = heads_of(
-             matrix_of(outcome.attended.data(), kTokens, kHeads * head_dim), 0, kHeads, head_dim)});
+    AttentionArgs attended{
+        .rows = rope.rows,
+        .query = rope.query,
+        .kv = rope.kv,
+        .scale = 0.3F,
+        .out = heads_of(
+            matrix_of(outcome.attended.data(), kTokens, kHeads * head_dim), 0, kHeads, head_dim)};
+    if (way.turn_late) {
+      attended.turn = {.cos_sin = rope.cos_sin, .norm = rope.query_norm, .eps = rope.eps};
+      EXPECT_TRUE(attention_turns(context_, attended));
+      rope.query = {};
+      rope.query_norm = {};
+    }
+    rope_append(context_, rope);
+    attention(context_, attended);
     synchronize();
     outcome.queries = narrow ? widened(half) : rows;
     for (std::int64_t token = kTokens; token-- > 0;) {  // The queries alone.
@@ -258,7 +274,7 @@ class NarrowHeadsTest : public NarrowTest {
     key_norm_ = random(head_dim);
   }
 
-  const std::vector<std::int32_t> begin_{0, 4, 5};
+  const std::vector<std::int32_t> begin_{0, 12, 13};
   const std::vector<std::int32_t> first_{0, 0};
   std::vector<std::uint16_t> half_{};
   std::vector<float> turns_{};
@@ -271,9 +287,9 @@ TEST_F(NarrowHeadsTest, HeadsAreNormalisedOnTheWayAsBefore) {
     SCOPED_TRACE(head_dim);
     prepare(head_dim);
     const Rng before = rng_;
-    const Outcome apart = run(head_dim, false, false);
+    const Outcome apart = run(head_dim, {.norm_inside = false});
     rng_ = before;
-    const Outcome together = run(head_dim, false, true);
+    const Outcome together = run(head_dim, {});
     for (std::size_t i = 0; i < apart.queries.size(); ++i) {
       EXPECT_NEAR(together.queries[i], apart.queries[i], 1e-5F) << i;
     }
@@ -288,9 +304,9 @@ TEST_F(NarrowHeadsTest, ProjectionsInBfloat16GiveWhatTheirNumbersGive) {
     SCOPED_TRACE(head_dim);
     prepare(head_dim);
     const Rng before = rng_;
-    const Outcome wide = run(head_dim, false, true);
+    const Outcome wide = run(head_dim, {});
     rng_ = before;
-    const Outcome narrow = run(head_dim, true, true);
+    const Outcome narrow = run(head_dim, {.narrow = true});
     for (std::size_t i = 0; i < wide.queries.size(); ++i) {
       EXPECT_NEAR(narrow.queries[i], wide.queries[i], 0x1p-8F * std::abs(wide.queries[i])) << i;
     }
@@ -298,6 +314,46 @@ TEST_F(NarrowHeadsTest, ProjectionsInBfloat16GiveWhatTheirNumbersGive) {
       EXPECT_NEAR(narrow.attended[i], wide.attended[i], 5e-2F) << i;
     }
   }
+}
+
+TEST_F(NarrowHeadsTest, AttentionTurnsQueriesAsRopeAppendDoes) {
+  for (const std::int64_t head_dim : {32, 96, 128, 256}) {
+    for (const bool normed : {false, true}) {
+      SCOPED_TRACE(std::to_string(head_dim) + (normed ? ", normalised" : ""));
+      prepare(head_dim);
+      const Rng before = rng_;
+      const Outcome early = run(head_dim, {.narrow = true, .normed = normed});
+      rng_ = before;
+      const Outcome late = run(head_dim, {.narrow = true, .normed = normed, .turn_late = true});
+      for (std::size_t i = 0; i < early.attended.size(); ++i) {
+        // Without a norm to the same bits here; a GPU may contract what it multiplies and adds.
+        EXPECT_NEAR(late.attended[i], early.attended[i], 2e-2F) << i;
+      }
+      const std::vector<std::uint16_t> projected = rounded(late.queries);
+      for (std::int64_t token = 0; token < kTokens; ++token) {
+        const std::int64_t width = (kHeads + 2 * kKvHeads) * head_dim;
+        EXPECT_TRUE(std::equal(half_.begin() + token * width,
+                               half_.begin() + token * width + kHeads * head_dim,
+                               projected.begin() + token * kHeads * head_dim))
+            << "they stay as they were projected";
+      }
+    }
+  }
+}
+
+TEST_F(NarrowHeadsTest, AttentionDoesNotTurnWhatTensorCoresDoNotTake) {
+  prepare(48);
+  PagedKvFixture cache(
+      {.kv_heads = kKvHeads, .head_dim = 48, .dtype = DType::kBf16}, {14, 3}, rng_);
+  std::vector<float> out(static_cast<std::size_t>(kTokens * kHeads * 48));
+  const auto queries =
+      tensor_2d(reinterpret_cast<std::byte*>(half_.data()), DType::kBf16, kTokens, kHeads * 48);
+  EXPECT_FALSE(
+      attention_turns(context_,
+                      {.query = heads_of(queries, 0, kHeads, 48),
+                       .kv = cache.kv(),
+                       .out = heads_of(matrix_of(out.data(), kTokens, kHeads * 48), 0, kHeads, 48),
+                       .turn = {.cos_sin = matrix_of(std::as_const(turns_).data(), kTokens, 48)}}));
 }
 
 }  // namespace

@@ -12,16 +12,21 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   HEDDLE_CHECK(head_dim % 2 == 0 && rotary % 2 == 0);
   HEDDLE_CHECK(rotary == head_dim || (rotary < head_dim && !context.kernels.rope_normalises));
   check_f32_rows(args.cos_sin, tokens, rotary);
-  const DType dtype = args.query.dtype;
+  const DType dtype = args.key.dtype;
   check_projected(context, dtype, args.kv.dtype);
-  check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
+  if (args.query.present()) {
+    check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
+    HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());
+  } else {
+    HEDDLE_CHECK(context.kernels.attention_turns != nullptr && !args.query_norm.present());
+  }
   check_heads(args.key, dtype, tokens, args.kv.kv_heads, head_dim);
   check_heads(args.value, dtype, tokens, args.kv.kv_heads, head_dim);
-  HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());
-  if (args.query_norm.present()) {
-    HEDDLE_CHECK(context.kernels.rope_normalises);
-    check_vector(args.query_norm, DType::kF32, head_dim);
-    check_vector(args.key_norm, DType::kF32, head_dim);
+  for (const ConstTensorRef& norm : {args.query_norm, args.key_norm}) {
+    if (norm.present()) {
+      HEDDLE_CHECK(context.kernels.rope_normalises);
+      check_vector(norm, DType::kF32, head_dim);
+    }
   }
   if (tokens > 0) {
     context.kernels.rope_append(context.stream, args);

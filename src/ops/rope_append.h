@@ -11,14 +11,14 @@ struct RopeAppendArgs {
   /// then as many sines. On GPUs d is head_dim.
   ConstTensorRef cos_sin{};
   // The projections: f32, or bf16 where KernelTable::narrow_from allows and the cache is.
-  TensorRef query{};       ///< [tokens, heads, head_dim]. In and out.
+  TensorRef query{};       ///< [tokens, heads, head_dim]. In and out; absent: attention turns them.
   ConstTensorRef key{};    ///< [tokens, kv_heads, head_dim]; not changed.
   ConstTensorRef value{};  ///< [tokens, kv_heads, head_dim]
   PagedKv kv{};            ///< The block table has the block of every token of the batch.
   // Where KernelTable::rope_normalises:
   ConstTensorRef
       query_norm{};           ///< f32 [head_dim]: every query head is rms_norm'ed first; or absent.
-  ConstTensorRef key_norm{};  ///< The same for keys; both or neither.
+  ConstTensorRef key_norm{};  ///< The same for keys; both or neither, where there are queries.
   float eps = 1e-6F;          ///< As RmsNormArgs::eps.
 };
 

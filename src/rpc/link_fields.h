@@ -248,6 +248,12 @@ inline void fields(Fields& v, MeetPeer& x) {
   v(2, "assists", x.assists);
 }
 
+inline void fields(Fields& v, MeetRank& x) {
+  v.message(235, "MeetRank");
+  v(1, "model", x.model);
+  v(2, "rank", x.rank, kCount);
+}
+
 inline void fields(Fields& v, HostGuests& x) {
   v.message(137, "HostGuests");
   v(1, "model", x.model);

@@ -96,6 +96,15 @@ struct MeetPeer {
   friend bool operator==(const MeetPeer&, const MeetPeer&) = default;
 };
 
+/// Before JoinGroup of a shard on a GPU, for each other rank: beside it goes a socket of packets to
+/// that rank's worker, over which the two tell each other of memory that both GPUs reach
+/// (worker::PeerRanks).
+struct MeetRank {
+  ModelId model{};        ///< The shard of the worker that is told.
+  std::int64_t rank = 0;  ///< The other's.
+  friend bool operator==(const MeetRank&, const MeetRank&) = default;
+};
+
 /// Lend these pages to KV of a model on another device, and run attention over them. With a
 /// descriptor, of a weave::JobArea: through that, in place of what was before. Without one, they
 /// are what is left; none: it is over.
@@ -159,6 +168,7 @@ using ToWorker = std::variant<WorkerHello,
                               JoinGroup,
                               JoinPipe,
                               MeetPeer,
+                              MeetRank,
                               HostGuests,
                               ShareGuests,
                               GuestMemory,

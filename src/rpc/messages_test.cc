@@ -39,6 +39,7 @@ std::vector<ToWorker> every_to_worker() {
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
           JoinPipe{.model = ModelId(5), .stage = 1, .stages = 3, .shared = true},
           MeetPeer{.gpu = 3, .assists = true},
+          MeetRank{.model = ModelId(5), .rank = 2},
           HostGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
           MeetHost{.model = ModelId(4)},
           ShareGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
@@ -160,7 +161,7 @@ TEST(Messages, ToAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(got->index(), sent.index());
     EXPECT_EQ(encode(*got), bytes);
   }
-  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[9]));
+  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[10]));
   const Result<ToWorker> got = decode_to_worker(encode(core::WorkerMessage(load)));
   EXPECT_EQ(std::get<core::LoadModel>(std::get<core::WorkerMessage>(*got)), load);
 }
@@ -236,6 +237,7 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<ModelDescription>();
   expect_all_fields<JoinGroup>();
   expect_all_fields<MeetPeer>();
+  expect_all_fields<MeetRank>();
   expect_all_fields<HostGuests>();
   expect_all_fields<MeetHost>();
   expect_all_fields<ShareGuests>();

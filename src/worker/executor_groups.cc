@@ -19,7 +19,9 @@ void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep,
   }
   const Result<std::int64_t> left = engine_->pipes().set_share(lockstep->model(), 0);
   HEDDLE_CHECK(left.has_value() && *left == 0);  // Ranks begin alike, with nothing cached.
-  engine_->join_group(lockstep->model(), lockstep->group());
+  const bool whole =
+      engine_->image_ready(lockstep->model()) >= described_.at(lockstep->model()).layout.bytes;
+  engine_->join_group(lockstep->model(), lockstep->group(), lockstep->meet_peers(device_, whole));
   lockstep_ = std::move(lockstep);
   events.push_back(core::GroupJoined{.model = lockstep_->model(), .leads = lockstep_->leads()});
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/log.h"
 #include "base/siphash.h"
 #include "core/codec.h"
 #include "rpc/frame.h"
@@ -164,6 +165,27 @@ Result<void> Lockstep::pass_on(const core::WorkerCommand& command) {
     }
   }
   return {};
+}
+
+const ops::PeerArea* Lockstep::meet_peers(device::Device& device, bool whole) {
+  if (!links_) {
+    return nullptr;
+  }
+  constexpr Duration kPatience = std::chrono::seconds(5);
+  auto met = PeerRanks::meet(device, *links_, kPatience);
+  links_.reset();
+  const Result<std::int64_t> all = group_->least(met && whole ? 1 : 0);
+  if (met && all && *all == 1) {
+    peers_ = std::move(*met);
+    log::info("ranks exchange over the GPUs' links", {{"model", model_}, {"rank", group_->rank()}});
+    return &peers_->area();
+  }
+  log::warning(
+      "ranks exchange through the host, which is slow",
+      {{"model", model_},
+       {"rank", group_->rank()},
+       {"why", met ? "another rank cannot, or weights are on their way" : met.error().message}});
+  return nullptr;
 }
 
 Result<void> Lockstep::compare(const core::StepDone& done) {

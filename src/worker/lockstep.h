@@ -11,6 +11,9 @@
 #include "base/result.h"
 #include "collective/collective.h"
 #include "core/worker_core.h"
+#include "device/device.h"
+#include "ops/peer_area.h"
+#include "worker/peer_ranks.h"
 
 namespace heddle::worker {
 
@@ -22,14 +25,25 @@ namespace heddle::worker {
 class Lockstep {
  public:
   /// `group` is the rank's. `followers`: of rank 0, a connected socket for each other rank.
+  /// `links`: where all ranks are on GPUs.
   Lockstep(ModelId model,
            std::unique_ptr<collective::Collective> group,
-           std::vector<Descriptor> followers)
-      : model_(model), group_(std::move(group)), followers_(std::move(followers)) {}
+           std::vector<Descriptor> followers,
+           std::optional<RankLinks> links = std::nullopt)
+      : model_(model),
+        group_(std::move(group)),
+        followers_(std::move(followers)),
+        links_(std::move(links)) {}
 
   [[nodiscard]] ModelId model() const { return model_; }
   [[nodiscard]] collective::Collective& group() { return *group_; }
   [[nodiscard]] bool leads() const { return group_->rank() == 0; }
+
+  /// By what the kernels of all ranks exchange without the host, where all of them can; else
+  /// nullptr, and the log says why. Where there are links all ranks come here, and wait for each
+  /// other. `device` is this rank's, and outlives this; `whole`: all of its weights are there, so
+  /// that no kernel waits for a rank that waits for them.
+  [[nodiscard]] const ops::PeerArea* meet_peers(device::Device& device, bool whole);
 
   /// Of rank 0: the others carry out the same command, as far as it is one for the engine and the
   /// group's model. kUnavailable when one of them is gone.
@@ -53,6 +67,8 @@ class Lockstep {
   std::unique_ptr<collective::Collective> group_;
   std::vector<Descriptor> followers_;
   std::set<core::SequenceId> sequences_{};  ///< Of rank 0: the group's.
+  std::optional<RankLinks> links_;
+  std::unique_ptr<PeerRanks> peers_{};
 };
 
 /// Whether a sequence is one of another rank's core, of which the core here does not know.

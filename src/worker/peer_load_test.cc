@@ -65,15 +65,18 @@ class DetourTest : public testing::Test {
     mapper_ = std::make_unique<Mapper>(
         *devices_[0],
         0,
-        Mapper::Handlers{
-            .on_opened = [](ModelId, const Result<void>& opened) { EXPECT_TRUE(opened); },
-            .on_copied =
-                [=, this](ModelId, std::uint64_t bytes) {
-                  on_copied(bytes);
-                  note([&] { copied_ = bytes; });
-                },
-            .on_closed = [=, this](ModelId) { note([&] { ++closed_; }); },
-            .on_lost = [](const Error& error) { ADD_FAILURE() << error.message; }});
+        Mapper::Handlers{.on_opened =
+                             [=, this](ModelId, const Result<void>& opened) {
+                               EXPECT_TRUE(opened);
+                               note([&] { opened_ = true; });
+                             },
+                         .on_copied =
+                             [=, this](ModelId, std::uint64_t bytes) {
+                               on_copied(bytes);
+                               note([&] { copied_ = bytes; });
+                             },
+                         .on_closed = [=, this](ModelId) { note([&] { ++closed_; }); },
+                         .on_lost = [](const Error& error) { ADD_FAILURE() << error.message; }});
   }
   void make_peer_assist() {
     peer_assist_ = std::make_unique<PeerAssist>(*devices_[1], [this] { return idle_.load(); });
@@ -105,9 +108,10 @@ class DetourTest : public testing::Test {
     }
     mapper_->open(std::move(open));
   }
+  /// All of the image may be in place before the window shows it.
   void wait_copied() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return copied_ == kImageBytes; });
+    changed_.wait(lock, [&] { return copied_ == kImageBytes && opened_; });
   }
   void close() {
     mapper_->close(kModel, &*window_, Mapper::After::kLetGo);
@@ -115,6 +119,7 @@ class DetourTest : public testing::Test {
     changed_.wait(lock, [&] { return closed_ > 0; });
     closed_ = 0;
     copied_ = 0;
+    opened_ = false;
   }
   void expect_image() {
     const auto stream = devices_[0]->create_stream().value();
@@ -145,6 +150,7 @@ class DetourTest : public testing::Test {
   std::mutex mutex_{};
   std::condition_variable changed_{};
   std::uint64_t copied_ = 0;
+  bool opened_ = false;
   int closed_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -87,6 +88,20 @@ Error nonsense() {
   return {Code::kCorrupt, "another worker asked for what cannot be"};
 }
 
+/// A packet of a head's words, of whoever says something within `wait`.
+Result<Words> await_words(const Descriptor& socket, Duration wait, Descriptor& beside) {
+  pollfd waiting{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
+  int ready = ::poll(&waiting, 1, static_cast<int>(ms));
+  while (ready < 0 && errno == EINTR) {
+    ready = ::poll(&waiting, 1, static_cast<int>(ms));
+  }
+  if (ready <= 0) {
+    return Error{Code::kUnavailable, "hear another worker: it says nothing"};
+  }
+  return receive_words(socket, kHeadWords, &beside);
+}
+
 }  // namespace
 
 Result<void> send_request(const Descriptor& socket, const PeerRequest& request) {
@@ -131,16 +146,7 @@ Result<void> send_reply(const Descriptor& socket,
 }
 
 Result<PeerReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside) {
-  pollfd waiting{.fd = socket.get(), .events = POLLIN, .revents = 0};
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
-  int ready = ::poll(&waiting, 1, static_cast<int>(ms));
-  while (ready < 0 && errno == EINTR) {
-    ready = ::poll(&waiting, 1, static_cast<int>(ms));
-  }
-  if (ready <= 0) {
-    return Error{Code::kUnavailable, "hear another worker: it says nothing"};
-  }
-  const Result<Words> words = receive_words(socket, kHeadWords, &beside);
+  const Result<Words> words = await_words(socket, wait, beside);
   if (!words) {
     return words.error();
   }
@@ -151,6 +157,24 @@ Result<PeerReply> receive_reply(const Descriptor& socket, Duration wait, Descrip
   return PeerReply{.answer = static_cast<PeerAnswer>((*words)[0]),
                    .slot = static_cast<std::uint32_t>((*words)[1]),
                    .bytes = (*words)[2]};
+}
+
+Result<void> send_memory(const Descriptor& socket,
+                         const RankMemory& memory,
+                         const Descriptor* beside) {
+  return send_words(socket, {static_cast<std::uint64_t>(memory.gpu), memory.bytes, 0}, beside);
+}
+
+Result<RankMemory> receive_memory(const Descriptor& socket, Duration wait, Descriptor& beside) {
+  const Result<Words> words = await_words(socket, wait, beside);
+  if (!words) {
+    return words.error();
+  }
+  if (words->size() != kHeadWords || (*words)[0] > std::numeric_limits<int>::max() ||
+      ((*words)[1] > 0) != static_cast<bool>(beside)) {
+    return nonsense();
+  }
+  return RankMemory{.gpu = static_cast<int>((*words)[0]), .bytes = (*words)[1]};
 }
 
 }  // namespace heddle::worker

@@ -14,8 +14,8 @@
 
 namespace heddle::worker {
 
-// What PeerLoad and PeerAssist say to each other: one packet each over a Unix socket of packets
-// (SOCK_SEQPACKET) between two workers of this program on this host.
+// What PeerLoad and PeerAssist say to each other, and PeerRanks to each other: one packet each over
+// a Unix socket of packets (SOCK_SEQPACKET) between two workers of this program on this host.
 
 /// A peer's staging memory is divided into so many slots, which are filled and emptied in turns.
 constexpr std::size_t kPeerSlots = 2;
@@ -64,5 +64,17 @@ Result<void> send_reply(const Descriptor& socket,
                         const Descriptor* beside = nullptr);
 /// `beside`: takes the descriptor that came with it, if one did.
 Result<PeerReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside);
+
+/// What PeerRanks says to each other rank: the memory beside it.
+struct RankMemory {
+  int gpu = 0;              ///< As the CUDA driver counts.
+  std::uint64_t bytes = 0;  ///< 0: there is none, and nothing beside it.
+};
+
+/// Errors as of the above; a memory without its descriptor is kCorrupt, too.
+Result<void> send_memory(const Descriptor& socket,
+                         const RankMemory& memory,
+                         const Descriptor* beside);
+Result<RankMemory> receive_memory(const Descriptor& socket, Duration wait, Descriptor& beside);
 
 }  // namespace heddle::worker

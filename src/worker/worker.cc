@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,6 +130,8 @@ class Worker {
       }
       engine_->hear(Peer{
           .gpu = peer->gpu, .assists = peer->assists, .socket = std::move(frame.descriptors[0])});
+    } else if (const auto* rank = std::get_if<rpc::MeetRank>(&*message)) {
+      meet_rank(*rank, std::move(frame.descriptors));
     } else if (const auto* guests = std::get_if<rpc::HostGuests>(&*message)) {
       host_guests(*guests, frame.descriptors);
     } else if (const auto* share = std::get_if<rpc::ShareGuests>(&*message)) {
@@ -172,6 +175,7 @@ class Worker {
       take_precedence();
     }
     epoch_ = hello.epoch;
+    gpu_ = hello.gpu;
     Result<std::unique_ptr<device::Device>> device = make_device(hello, arena_fd);
     if (!device) {
       return device.error();
@@ -212,6 +216,35 @@ class Worker {
                  shared ? std::move(*shared) : std::vector<rpc::Descriptor>());
   }
 
+  /// Keeps the socket until the group is joined.
+  void meet_rank(const rpc::MeetRank& other, std::vector<rpc::Descriptor> descriptors) {
+    if (descriptors.size() != 1) {
+      fail({Code::kCorrupt, "another rank's worker comes without its socket"});
+    }
+    ranks_met_[other.model][other.rank] = std::move(descriptors[0]);
+  }
+
+  /// What this rank has of the others, where it is on a GPU and has a socket to each of them.
+  std::optional<RankLinks> links_of(const rpc::JoinGroup& join,
+                                    std::shared_ptr<collective::SharedArea> area) {
+    auto all = std::exchange(ranks_met_, {});
+    auto met = std::move(all[join.model]);
+    if (!gpu_ || std::ssize(met) != join.ranks - 1) {
+      return std::nullopt;
+    }
+    RankLinks links{.gpu = *gpu_,
+                    .rank = join.rank,
+                    .sockets = std::vector<Descriptor>(static_cast<std::size_t>(join.ranks)),
+                    .area = std::move(area)};
+    for (auto& [rank, socket] : met) {
+      if (rank >= join.ranks || rank == join.rank) {
+        fail({Code::kCorrupt, "a socket to a rank that there is not"});
+      }
+      links.sockets[static_cast<std::size_t>(rank)] = std::move(socket);
+    }
+    return links;
+  }
+
   /// The first descriptor is the group's memory, the others sockets as rpc::JoinGroup has them.
   void join_group(const rpc::JoinGroup& join, std::vector<rpc::Descriptor> descriptors) {
     const bool leads = join.rank == 0;
@@ -231,8 +264,9 @@ class Worker {
                               .on_closed = [](const Error&) {}});  // It has left; or the parent
       descriptors.clear();                                         // ends this process, too.
     }
-    engine_->hear(
-        std::make_unique<Lockstep>(join.model, std::move(*group), std::move(descriptors)));
+    auto links = links_of(join, (*group)->area());
+    engine_->hear(std::make_unique<Lockstep>(
+        join.model, std::move(*group), std::move(descriptors), std::move(links)));
   }
 
   void join_pipe(const rpc::JoinPipe& join, std::vector<rpc::Descriptor> sockets) {
@@ -303,6 +337,9 @@ class Worker {
   boost::asio::io_context loop_{1};
   boost::asio::steady_timer beats_{loop_};
   std::optional<WorkerEpoch> epoch_{};
+  std::optional<int> gpu_{};
+  /// Sockets to the other ranks of a group that is to be joined: by shard and rank.
+  std::map<ModelId, std::map<std::int64_t, Descriptor>> ranks_met_{};
   rpc::Link link_;
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;

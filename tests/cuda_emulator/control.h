@@ -32,6 +32,10 @@ unsigned long heddle_cuda_emulator_calls(const char* call);
 /// call.
 const char* heddle_cuda_emulator_alive();
 
+/// Work of an emulated library that runs takes so much longer, by events that are timed, and by
+/// nothing else.
+void heddle_cuda_emulator_take(double seconds);
+
 /// Enqueues work of an emulated library (cuBLASLt): work(context) is called in its turn with a copy
 /// of `bytes` bytes at `context`, which is aligned to 16. True: it went well; else the device is
 /// lost. Recorded as a kernel is.

@@ -48,6 +48,7 @@ struct Algorithm {
   std::uint64_t depth = 0;
   std::array<std::uint32_t, 4> alignment{};
   std::uint32_t epilogue = 0;
+  int way = 0;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -63,11 +64,18 @@ struct alignas(16) Product {
   std::size_t workspace_bytes = 0;
   float alpha = 0.0F;
   float beta = 0.0F;
+  int way = 0;
 };
 
 constexpr std::size_t kWorkspace = 1000;
 /// Of all handles.  NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<unsigned long> products_done = 0;
+/// Ways of doing a product, which differ by how long they take [s]; and the one taken last.
+constexpr int kWays = 3;
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<std::atomic<double>, kWays> way_seconds{30.0, 10.0, 20.0};
+std::atomic<int> last_way = -1;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// Makes a copy of `value` the object at `handle`.
 template <class Object>
@@ -130,6 +138,8 @@ bool run(const void* context) {
     }
   }
   ++products_done;
+  last_way = p.way;
+  heddle_cuda_emulator_take(way_seconds[static_cast<std::size_t>(p.way)]);
   return true;
 }
 
@@ -161,6 +171,14 @@ extern "C" {
 
 EXPORT unsigned long heddle_cublaslt_emulator_products() {
   return products_done;
+}
+
+EXPORT void heddle_cublaslt_emulator_set_time(int way, double seconds) {
+  way_seconds.at(static_cast<std::size_t>(way)) = seconds;
+}
+
+EXPORT int heddle_cublaslt_emulator_last_way() {
+  return last_way;
 }
 
 // No call of the product's: tools/gpu_bundle/libraries.py asks for it.
@@ -269,15 +287,18 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (!takes(a, b) || wish.workspace < kWorkspace) {
     return kBlasNotSupported;
   }
-  const Algorithm algorithm{.rows = a.columns,
-                            .columns = b.columns,
-                            .depth = a.rows,
-                            .alignment = wish.alignment,
-                            .epilogue = what.epilogue};
-  results[0] = {};
-  std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
-  results[0].workspaceSize = kWorkspace;
-  *found = 1;
+  for (; *found < std::min(wanted, kWays); ++*found) {
+    const Algorithm algorithm{.rows = a.columns,
+                              .columns = b.columns,
+                              .depth = a.rows,
+                              .alignment = wish.alignment,
+                              .epilogue = what.epilogue,
+                              .way = *found};
+    cublasLtMatmulHeuristicResult_t& result = results[*found];
+    result = {};
+    std::memcpy(&result.algo, &algorithm, sizeof(algorithm));
+    result.workspaceSize = kWorkspace;
+  }
   return kBlasSuccess;
 }
 
@@ -313,9 +334,11 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
   std::memcpy(&product.beta, beta, sizeof(float));
   Algorithm algorithm;
   std::memcpy(&algorithm, algo, sizeof(algorithm));
+  product.way = algorithm.way;
   const bool asked =
       algorithm.rows == product.d_layout.rows && algorithm.columns == product.d_layout.columns &&
-      algorithm.depth == product.a_layout.rows && algorithm.epilogue == what.epilogue;
+      algorithm.depth == product.a_layout.rows && algorithm.epilogue == what.epilogue &&
+      algorithm.way >= 0 && algorithm.way < kWays;
   const bool placed =
       is_aligned(a, algorithm.alignment[0]) && is_aligned(b, algorithm.alignment[1]) &&
       is_aligned(c, algorithm.alignment[2]) && is_aligned(d, algorithm.alignment[3]) &&

@@ -110,6 +110,7 @@ TESTED_BY = {
     "cpu/kernels.cc": "ops/context_test.cc",
     "cuda/blas.cc": "ops/cuda/blas_test.cc",
     "cuda/blas_places.cc": "ops/cuda/blas_places_test.cc",
+    "cuda/survey.cc": "ops/cuda/survey_test.cc",
     "worker/mapper_shares.cc": "worker/peer_load_test.cc",
     "cuda/kernels.cc": "ops/context_test.cc",
     "ops/op_test_cpu.cc": "every test of an operation",

@@ -47,7 +47,7 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, int p
 CudaStream::~CudaStream() {
   context_.make_current();
   const DriverApi& api = context_.api();
-  for (const CUevent event : {event_, marks_[0], marks_[1]}) {
+  for (const CUevent event : {event_, marks_[0], marks_[1], timers_[0], timers_[1]}) {
     if (event != nullptr) {
       (void)api.cuEventDestroy_v2(event);
     }
@@ -106,6 +106,26 @@ Result<void> CudaStream::synchronize() {
   // Also after an error: what was enqueued before it still runs.
   keep("run what was enqueued: cuStreamSynchronize", context_.api().cuStreamSynchronize(handle_));
   return take_error();
+}
+
+std::optional<float> CudaStream::time(const std::function<void()>& enqueue) {
+  HEDDLE_CHECK(!capturing_);
+  const DriverApi& api = context_.api();
+  bool done = ready();
+  for (CUevent& timer : timers_) {
+    done = done && (timer != nullptr ||
+                    keep("create an event: cuEventCreate", api.cuEventCreate(&timer, 0)));
+  }
+  done = done && keep("begin to time: cuEventRecord", api.cuEventRecord(timers_[0], handle_));
+  if (!done) {
+    return std::nullopt;
+  }
+  enqueue();
+  float took = 0.0F;
+  done = ready() && keep("end timing: cuEventRecord", api.cuEventRecord(timers_[1], handle_)) &&
+         keep("run what is timed: cuEventSynchronize", api.cuEventSynchronize(timers_[1])) &&
+         keep("time: cuEventElapsedTime", api.cuEventElapsedTime(&took, timers_[0], timers_[1]));
+  return done ? std::optional(took) : std::nullopt;
 }
 
 std::uint64_t CudaStream::mark() {

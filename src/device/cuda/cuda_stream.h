@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -75,6 +76,10 @@ class CudaStream final : public Stream {
   /// now. Nothing may be enqueued on `other` by another thread meanwhile.
   void wait_for(const CudaStream& other);
 
+  /// How long the device takes for what `enqueue` enqueues [ms], by its clock. Waits for it, and
+  /// for all that was enqueued before. Nothing where the stream has failed, which stays so.
+  [[nodiscard]] std::optional<float> time(const std::function<void()>& enqueue);
+
   /// Memory of the device for the kernel that is launched next, 256-byte aligned; who asks next has
   /// the same: kernels of a stream run one after another. What was lent, where that is enough; its
   /// own grows and never shrinks, and what it was before stays valid for graphs that recorded it.
@@ -128,9 +133,10 @@ class CudaStream final : public Stream {
   CudaDevice& device_;
   CudaContext& context_;
   CUstream handle_ = nullptr;
-  CUevent event_ = nullptr;         ///< Recorded by streams that wait for others.
-  std::array<CUevent, 2> marks_{};  ///< By turns, of mark().
-  std::uint64_t marked_ = 0;        ///< How often.
+  CUevent event_ = nullptr;          ///< Recorded by streams that wait for others.
+  std::array<CUevent, 2> marks_{};   ///< By turns, of mark().
+  std::array<CUevent, 2> timers_{};  ///< Of time(), once it was called.
+  std::uint64_t marked_ = 0;         ///< How often.
   bool capturing_ = false;
   std::optional<Error> error_{};
   std::unordered_map<const char*, Known> kernels_{};  ///< By KernelId::name.

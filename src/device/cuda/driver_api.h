@@ -220,6 +220,7 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
   CALL(cuEventDestroy_v2, CUevent)                                                                 \
   CALL(cuEventRecord, CUevent, CUstream)                                                           \
   CALL(cuEventSynchronize, CUevent)                                                                \
+  CALL(cuEventElapsedTime, float*, CUevent, CUevent)                                               \
   CALL(cuModuleLoadData, CUmodule*, const void*)                                                   \
   CALL(cuModuleUnload, CUmodule)                                                                   \
   CALL(cuModuleGetFunctionCount, unsigned*, CUmodule)                                              \

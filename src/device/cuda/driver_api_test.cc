@@ -11,6 +11,13 @@
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 
+// Newer headers mean another symbol of the same type by this name. We take the one that drivers of
+// CUDA 12.4 have as well.
+#ifdef cuEventElapsedTime
+#undef cuEventElapsedTime
+decltype(cuEventElapsedTime_v2) cuEventElapsedTime;
+#endif
+
 namespace heddle::device {
 namespace {
 

@@ -159,6 +159,13 @@ AttentionPartsParams parts_params(const AttentionParts& parts, bool only_missing
           .only_missing = only_missing ? 1 : 0};
 }
 
+QueryTurnParams turn_params(const QueryTurn& turn) {
+  return {.cos_sin = turn.cos_sin.as<float>(),
+          .cos_sin_stride = turn.cos_sin.stride[0],
+          .norm = turn.norm.as<float>(),
+          .eps = turn.eps};
+}
+
 AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only_missing) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
@@ -173,6 +180,7 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only
           .partial_out = nullptr,
           .partial_state = nullptr,
           .parts = parts_params(args.parts, only_missing),
+          .turn = turn_params(args.turn),
           .tokens = tokens,
           .heads = static_cast<std::int32_t>(heads),
           .group = static_cast<std::int32_t>(heads / args.kv.kv_heads),
@@ -247,6 +255,12 @@ void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_miss
 
 void attention(device::Stream& stream, const AttentionArgs& args) {
   enqueue(cuda_stream(stream), args, /*only_missing=*/false);
+}
+
+bool attention_turns(const AttentionArgs& args) {
+  const ConstTensorRef& angles = args.turn.cos_sin;
+  return args.query.dtype == DType::kBf16 && suits_mma(args) &&
+         moves_by(2, angles.data, angles.dtype, angles.stride[0]);
 }
 
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args) {

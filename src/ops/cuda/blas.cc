@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/driver_library.h"
 #include "base/log.h"
 #include "base/tunables.h"
@@ -68,6 +69,13 @@ std::uint32_t alignment_of(const std::byte* data) {
   return static_cast<std::uint32_t>(std::uintptr_t{1} << std::countr_zero(address | kMost));
 }
 
+/// Runs of a way that is timed.
+constexpr int kTimedTurns = 2;
+
+std::uintptr_t address_of(const ConstTensorRef& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.data);  // 0: it is absent.
+}
+
 /// Makes an object of the library's; null where it does not want to.
 template <class... Types, class... Args>
 void* made(cublasStatus_t (*create)(void**, Types...), Args... args) {
@@ -122,7 +130,7 @@ void Blas::drop(const Plan& plan) {
   }
 }
 
-bool Blas::open_library(device::CudaStream& stream) {
+bool Blas::opens(device::CudaStream& stream) {
   if (!tried_) {
     tried_ = true;
     stream.device().context().make_current();
@@ -138,14 +146,15 @@ bool Blas::open_library(device::CudaStream& stream) {
   return library_ != nullptr;
 }
 
-Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
+Blas::Product Blas::product_of(const device::CudaStream& stream, const LinearArgs& args) {
+  const std::size_t wanted = static_cast<std::size_t>(tuned(Tuned::kBlasWorkspaceMib)) << 20U;
   return {.tokens = args.x.shape[0],
           .outputs = args.weight.shape[0],
           .inputs = args.weight.shape[1],
           .x_stride = args.x.stride[0],
           .residual_stride = args.residual.present() ? args.residual.stride[0] : 0,
           .out_stride = args.out.stride[0],
-          .workspace = workspace,
+          .workspace = std::min(wanted, stream.scratch_limit()),
           .bf16 = args.weight.dtype == DType::kBf16,
           .out_bf16 = args.out.dtype == DType::kBf16,
           .bias = args.bias.present(),
@@ -158,7 +167,7 @@ Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
 // Stored by rows, a matrix is to the library its transpose: x is [inputs, tokens], the weight
 // [inputs, outputs] and to be transposed, out is [outputs, tokens], and its rows are what a bias is
 // added to.
-Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
+Blas::Plan Blas::describe(const Product& product, std::uintptr_t bias) {
   const CublasLtApi& api = library_->api();
   const int type = product.bf16 ? kBlasBf16 : kBlasFloat;
   const int out = product.out_bf16 ? kBlasBf16 : kBlasFloat;
@@ -176,32 +185,28 @@ Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
     return api.cublasLtMatmulDescSetAttribute(plan.product, attribute, &value, sizeof(value)) ==
            kBlasSuccess;
   };
-  plan.usable = plan.product != nullptr && plan.weight != nullptr && plan.x != nullptr &&
-                plan.residual != nullptr && plan.out != nullptr &&
-                set(kBlasTransA, kBlasTransposed) && set(kBlasTransB, kBlasNormal) &&
-                set(kBlasEpilogue, product.bias ? kBlasEpilogueBias : kBlasEpilogueNone) &&
-                (!product.bias || set(kBlasBiasPointer, bias)) && take_advice(product, plan);
-  if (!plan.usable && !told_) {
-    told_ = true;
-    log::warning("cuBLASLt has nothing for a product, and maybe for others: our own kernels do it",
-                 {{"tokens", product.tokens},
-                  {"outputs", product.outputs},
-                  {"inputs", product.inputs},
-                  {"bf16", product.bf16}});
-  }
+  plan.described = plan.product != nullptr && plan.weight != nullptr && plan.x != nullptr &&
+                   plan.residual != nullptr && plan.out != nullptr &&
+                   set(kBlasTransA, kBlasTransposed) && set(kBlasTransB, kBlasNormal) &&
+                   set(kBlasEpilogue, product.bias ? kBlasEpilogueBias : kBlasEpilogueNone) &&
+                   (!product.bias || set(kBlasBiasPointer, bias));
   return plan;
 }
 
-bool Blas::take_advice(const Product& product, Plan& plan) {
+/// At most so many ways to do what a plan describes, the most promising first.
+std::vector<Blas::Advice> Blas::advice_for(const Product& product,
+                                           const Plan& plan,
+                                           std::int64_t most) {
   const CublasLtApi& api = library_->api();
-  void* preference = made(api.cublasLtMatmulPreferenceCreate);
+  void* preference = plan.described ? made(api.cublasLtMatmulPreferenceCreate) : nullptr;
   if (preference == nullptr) {
-    return false;
+    return {};
   }
   const auto set = [&](int attribute, const auto& value) {
     return api.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)) ==
            kBlasSuccess;
   };
+  std::vector<Advice> advice(static_cast<std::size_t>(most));
   int found = 0;
   const bool advised =
       set(kBlasWorkspaceMax, product.workspace) &&
@@ -215,12 +220,36 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
                                          plan.residual,
                                          plan.out,
                                          preference,
-                                         1,
-                                         &plan.advice,
+                                         static_cast<int>(most),
+                                         advice.data(),
                                          &found) == kBlasSuccess;
   (void)api.cublasLtMatmulPreferenceDestroy(preference);
-  return advised && found == 1 && plan.advice.state == kBlasSuccess &&
-         plan.advice.workspaceSize <= product.workspace;
+  advice.resize(advised ? static_cast<std::size_t>(found) : 0);
+  std::erase_if(advice, [&](const Advice& one) {
+    return one.state != kBlasSuccess || one.workspaceSize > product.workspace;
+  });
+  return advice;
+}
+
+/// What was chosen, or else is advised first.
+void Blas::take_advice(const Product& product, Plan& plan) {
+  if (const auto choice = chosen_.find(product); choice != chosen_.end()) {
+    plan.advice = choice->second.advice;
+    plan.usable = plan.described;
+    return;
+  }
+  const std::vector<Advice> advice = advice_for(product, plan, 1);
+  plan.usable = !advice.empty();
+  if (plan.usable) {
+    plan.advice = advice.front();
+  } else if (!told_) {
+    told_ = true;
+    log::warning("cuBLASLt has nothing for a product, and maybe for others: our own kernels do it",
+                 {{"tokens", product.tokens},
+                  {"outputs", product.outputs},
+                  {"inputs", product.inputs},
+                  {"bf16", product.bf16}});
+  }
 }
 
 const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
@@ -234,62 +263,126 @@ const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
     }
     plans_.clear();
   }
-  return plans_.emplace(product, make_plan(product, bias)).first->second;
+  Plan plan = describe(product, bias);
+  take_advice(product, plan);
+  return plans_.emplace(product, plan).first->second;
 }
 
-bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
+bool Blas::does(const LinearArgs& args) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
-  const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
   // To a result in bfloat16 the library adds no bias but such.
-  const bool float_bias = bias != 0 && args.out.dtype == DType::kBf16;
-  if (float_bias || bias % kBiasAlignment != 0 || !open_library(stream)) {
-    return false;
-  }
-  stream.device().context().make_current();
-  const std::size_t wanted = static_cast<std::size_t>(tuned(Tuned::kBlasWorkspaceMib)) << 20U;
-  const std::size_t most = std::min(wanted, stream.scratch_limit());
-  const Plan& plan = plan_of(product_of(args, most), bias);
-  if (!plan.usable) {
-    return false;
-  }
+  const bool float_bias = args.bias.present() && args.out.dtype == DType::kBf16;
+  return !float_bias && address_of(args.bias) % kBiasAlignment == 0;
+}
+
+/// Fails the stream where there is no workspace.
+cublasStatus_t Blas::enqueue(device::CudaStream& stream,
+                             const LinearArgs& args,
+                             const std::byte* weight,
+                             const Plan& plan,
+                             const Advice& advice) {
   std::byte* workspace = nullptr;
-  if (plan.advice.workspaceSize > 0) {
-    workspace = stream.scratch(plan.advice.workspaceSize);
+  if (advice.workspaceSize > 0) {
+    workspace = stream.scratch(advice.workspaceSize);
     if (workspace == nullptr) {
-      return true;  // The stream has failed.
+      return kBlasSuccess;  // The stream has failed.
     }
   }
   const CublasLtApi& api = library_->api();
-  cublasStatus_t status = kBlasSuccess;
+  const std::uintptr_t bias = address_of(args.bias);
   if (args.bias.present()) {
-    status =
-        api.cublasLtMatmulDescSetAttribute(plan.product, kBlasBiasPointer, &bias, sizeof(bias));
+    if (const cublasStatus_t status =
+            api.cublasLtMatmulDescSetAttribute(plan.product, kBlasBiasPointer, &bias, sizeof(bias));
+        status != kBlasSuccess) {
+      return status;
+    }
   }
   const float one = 1.0F;
   const float added = args.residual.present() ? 1.0F : 0.0F;
-  if (status == kBlasSuccess) {
-    status = api.cublasLtMatmul(library_->handle(),
-                                plan.product,
-                                &one,
-                                args.weight.data,
-                                plan.weight,
-                                args.x.data,
-                                plan.x,
-                                &added,
-                                args.residual.present() ? args.residual.data : args.out.data,
-                                plan.residual,
-                                args.out.data,
-                                plan.out,
-                                &plan.advice.algo,
-                                workspace,
-                                plan.advice.workspaceSize,
-                                stream.handle());
+  return api.cublasLtMatmul(library_->handle(),
+                            plan.product,
+                            &one,
+                            weight,
+                            plan.weight,
+                            args.x.data,
+                            plan.x,
+                            &added,
+                            args.residual.present() ? args.residual.data : args.out.data,
+                            plan.residual,
+                            args.out.data,
+                            plan.out,
+                            &advice.algo,
+                            workspace,
+                            advice.workspaceSize,
+                            stream.handle());
+}
+
+bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
+  if (!does(args) || !opens(stream)) {
+    return false;
   }
-  if (status != kBlasSuccess) {
+  stream.device().context().make_current();
+  const Plan& plan = plan_of(product_of(stream, args), address_of(args.bias));
+  if (!plan.usable) {
+    return false;
+  }
+  if (const cublasStatus_t status = enqueue(stream, args, args.weight.data, plan, plan.advice);
+      status != kBlasSuccess) {
     stream.fail({.code = Code::kUnavailable,
                  .message = "cuBLASLt: a product failed: status " + std::to_string(status)});
   }
   return true;
+}
+
+std::optional<float> Blas::choose(device::CudaStream& stream,
+                                  const LinearArgs& args,
+                                  const std::byte* weight,
+                                  Instant until) {
+  if (!does(args) || !opens(stream)) {
+    return std::nullopt;
+  }
+  const Product product = product_of(stream, args);
+  if (const auto known = chosen_.find(product); known != chosen_.end()) {
+    return known->second.took;
+  }
+  if (plans_.contains(product)) {
+    return std::nullopt;  // Its results stay what they are.
+  }
+  stream.device().context().make_current();
+  const Plan plan = describe(product, address_of(args.bias));
+  std::optional<Choice> best;
+  for (const Advice& advice : advice_for(product, plan, tuned(Tuned::kBlasCandidates))) {
+    if (best && steady_now() >= until) {
+      break;
+    }
+    const auto run = [&] { return enqueue(stream, args, weight, plan, advice); };
+    if (run() != kBlasSuccess) {  // Loads its kernel.
+      continue;
+    }
+    const auto took = stream.time([&] {
+      for (int turn = 0; turn < kTimedTurns; ++turn) {
+        (void)run();  // It has run before.
+      }
+    });
+    ++timed_;
+    if (took && (!best || *took / kTimedTurns < best->took)) {
+      best = Choice{.advice = advice, .took = *took / kTimedTurns};
+    }
+  }
+  drop(plan);
+  if (!best) {
+    return std::nullopt;
+  }
+  chosen_.emplace(product, *best);
+  return best->took;
+}
+
+void Blas::prefer_gated(device::CudaStream& stream, const LinearArgs& args) {
+  gated_.insert(product_of(stream, args));
+}
+
+bool Blas::prefers_gated(device::CudaStream& stream, const LinearArgs& args) const {
+  return gated_.contains(product_of(stream, args));
 }
 
 }  // namespace heddle::ops::cuda

@@ -6,9 +6,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "device/cuda/cuda_stream.h"
 #include "ops/cuda/cublaslt_api.h"
 #include "ops/linear.h"
@@ -52,6 +57,24 @@ class Blas {
   /// where there is no library or it has nothing for such a product; each is logged once. A
   /// product is looked up when it comes the first time, which takes a while, and remembered.
   bool multiply(device::CudaStream& stream, const LinearArgs& args);
+  /// Whether there is a library; looks for it the first time.
+  bool opens(device::CudaStream& stream);
+
+  /// Times what the library has to offer for a product that was not done so far, and does it the
+  /// fastest way from then on. Writes to its `out`. Once `until` has come it tries no further way;
+  /// none is left out before the first. Returns how long it takes [ms]; nothing where the library
+  /// does not do it, or it was done already.
+  /// @param weight  Memory like the weight's, which need not be there.
+  std::optional<float> choose(device::CudaStream& stream,
+                              const LinearArgs& args,
+                              const std::byte* weight,
+                              Instant until);
+  /// Ways that choose() has timed since this was asked last.
+  [[nodiscard]] std::int64_t take_timed() { return std::exchange(timed_, 0); }
+  /// From now on prefers_gated() of such products of gates and ups.
+  void prefer_gated(device::CudaStream& stream, const LinearArgs& args);
+  /// Whether a kernel that gates at its end was found to be faster than the library.
+  [[nodiscard]] bool prefers_gated(device::CudaStream& stream, const LinearArgs& args) const;
 
  private:
   /// All that the advice depends on.
@@ -77,21 +100,39 @@ class Blas {
     cublasLtMatrixLayout_t x = nullptr;
     cublasLtMatrixLayout_t residual = nullptr;
     cublasLtMatrixLayout_t out = nullptr;
-    bool usable = false;
+    bool described = false;
+    bool usable = false;  ///< There is advice as well.
     cublasLtMatmulHeuristicResult_t advice{};
   };
 
-  static Product product_of(const LinearArgs& args, std::size_t workspace);
-  bool open_library(device::CudaStream& stream);
+  using Advice = cublasLtMatmulHeuristicResult_t;
+  /// What was chosen for a product, and how long it took [ms].
+  struct Choice {
+    Advice advice{};
+    float took = 0.0F;
+  };
+
+  /// Whether the library has such products at all.
+  [[nodiscard]] static bool does(const LinearArgs& args);
+  static Product product_of(const device::CudaStream& stream, const LinearArgs& args);
   const Plan& plan_of(const Product& product, std::uintptr_t bias);
-  Plan make_plan(const Product& product, std::uintptr_t bias);
-  bool take_advice(const Product& product, Plan& plan);
+  Plan describe(const Product& product, std::uintptr_t bias);
+  std::vector<Advice> advice_for(const Product& product, const Plan& plan, std::int64_t most);
+  cublasStatus_t enqueue(device::CudaStream& stream,
+                         const LinearArgs& args,
+                         const std::byte* weight,
+                         const Plan& plan,
+                         const Advice& advice);
+  void take_advice(const Product& product, Plan& plan);
   void drop(const Plan& plan);
 
   bool tried_ = false;
   bool told_ = false;  ///< That it has not everything.
   std::unique_ptr<BlasLibrary> library_{};
   std::map<Product, Plan> plans_{};
+  std::map<Product, Choice> chosen_{};
+  std::set<Product> gated_{};
+  std::int64_t timed_ = 0;
 };
 
 }  // namespace heddle::ops::cuda

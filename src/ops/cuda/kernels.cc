@@ -1,12 +1,17 @@
 #include "ops/cuda/kernels.h"
 
+#include "ops/cuda/survey.h"
+
 namespace heddle::ops::cuda {
 
 const KernelTable& cuda_kernels() {
   static constexpr KernelTable kTable{.all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,
+                                      .attention_turns = attention_turns,
                                       .await_guest_attention = await_guest_attention,
+                                      .begin_survey = begin_survey,
+                                      .end_survey = end_survey,
                                       .gather_rows = gather_rows,
                                       .linear = linear,
                                       .linear_norm = linear_norm,

@@ -16,6 +16,7 @@ inline constexpr std::int64_t kNarrowFrom = 9;
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);
 void attention(device::Stream& stream, const AttentionArgs& args);
+bool attention_turns(const AttentionArgs& args);
 /// Of the rows alone whose state in parts.left is marked as missing.
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);

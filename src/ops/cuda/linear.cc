@@ -12,6 +12,7 @@
 #include "ops/cuda/kernels/linear_params.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/norm.h"
+#include "ops/cuda/products.h"
 #include "ops/fused.h"
 
 namespace heddle::ops::cuda {
@@ -74,22 +75,23 @@ void launch_f32(device::CudaStream& stream, const LinearParams& params) {
 
 /// On tensor cores: bfloat16, or int8 with tokens that are split.
 void launch_mma(device::CudaStream& stream, const LinearParams& params, bool int8) {
+  // Of gates and ups a block has half as many of each.
+  const std::int64_t halves = params.gated ? 2 : 1;
   for (const Thin& thin : kThin) {
     if (params.tokens <= thin.tokens) {
-      // Of gates and ups a block has half as many of each.
-      const std::uint32_t grid = params.gated ? blocks(params.outputs / 2, kThinOutputs / 2)
-                                              : blocks(params.outputs, kThinOutputs);
+      const std::uint32_t grid = blocks(params.outputs / halves, kThinOutputs / halves);
       stream.launch(kernel(int8 ? thin.int8 : thin.bf16),
                     {.grid = {grid, 1, 1}, .block = {kThinThreads, 1, 1}},
                     params);
       return;
     }
   }
-  stream.launch(
-      kernel(int8 ? "heddle_linear_tile_int8" : "heddle_linear_tile_bf16"),
-      {.grid = {blocks(params.outputs, kTileOutputs), blocks(params.tokens, kTileTokens), 1},
-       .block = {kTileThreads, 1, 1}},
-      params);
+  stream.launch(kernel(int8 ? "heddle_linear_tile_int8" : "heddle_linear_tile_bf16"),
+                {.grid = {blocks(params.outputs / halves, kTileOutputs / halves),
+                          blocks(params.tokens, kTileTokens),
+                          1},
+                 .block = {kTileThreads, 1, 1}},
+                params);
 }
 
 /// Splits the tokens into scratch memory, and multiplies.
@@ -133,7 +135,7 @@ std::int64_t thin_tokens(DType weight) {
   }
 }
 
-void launch_thin(device::CudaStream& stream, const LinearParams& params, DType weight) {
+void launch_own(device::CudaStream& stream, const LinearParams& params, DType weight) {
   if (weight == DType::kI8) {
     linear_int8(stream, params);
   } else {
@@ -177,22 +179,35 @@ bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
   params.norm.counter = counter;
   params.norm.params = norm_params(args.norm);
   params.norm.threads = norm_threads(params.norm.params);
-  launch_thin(cuda, params, product.weight.dtype);
+  launch_own(cuda, params, product.weight.dtype);
   return true;
 }
 
 bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
   const LinearArgs& product = args.linear;
-  if (product.x.shape[0] > thin_tokens(product.weight.dtype)) {
+  device::CudaStream& cuda = cuda_stream(stream);
+  if (product.weight.dtype == DType::kF32) {
     return false;
   }
+  // The library may multiply so much faster that another pass for the gates costs less.
+  if (product.weight.dtype == DType::kBf16 && product.x.shape[0] > thin_tokens(DType::kBf16)) {
+    auto& blas = cuda.attachment<Blas>();
+    if (blas.opens(cuda) && !blas.prefers_gated(cuda, product)) {
+      return false;
+    }
+  }
+  launch_gated(cuda, args);
+  return true;
+}
+
+void launch_gated(device::CudaStream& stream, const LinearSiluArgs& args) {
+  const LinearArgs& product = args.linear;
   LinearParams params = params_of(product);
   params.out = args.out.data;
   params.out_stride = args.out.stride[0];
   params.out_bf16 = args.out.dtype == DType::kBf16;
   params.gated = true;
-  launch_thin(cuda_stream(stream), params, product.weight.dtype);
-  return true;
+  launch_own(stream, params, product.weight.dtype);
 }
 
 }  // namespace heddle::ops::cuda

@@ -10,7 +10,8 @@ namespace heddle::ops::cuda {
 void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
   const std::int64_t tokens = args.key.shape[0];
   const std::int64_t half = args.kv.head_dim / 2;
-  const std::int64_t heads = args.query.shape[1] + 2 * args.kv.kv_heads;
+  const std::int64_t queries = args.query.present() ? args.query.shape[1] : 0;
+  const std::int64_t heads = queries + 2 * args.kv.kv_heads;
   const auto of_quads = [](const ConstTensorRef& of) {
     return moves_by(4, of.data, of.dtype, of.stride[0], of.stride[1]);
   };
@@ -33,12 +34,12 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
                                 .query_norm = args.query_norm.as<float>(),
                                 .key_norm = args.key_norm.as<float>(),
                                 .eps = args.eps,
-                                .heads = static_cast<std::int32_t>(args.query.shape[1]),
+                                .heads = static_cast<std::int32_t>(queries),
                                 .quads = quads,
-                                .from_bf16 = args.query.dtype == DType::kBf16};
+                                .from_bf16 = args.key.dtype == DType::kBf16};
   // A thread for each pair, or a warp for each head.
   const std::int64_t items =
-      args.query_norm.present() ? heads * 32 : heads * (quads ? half / 4 : half);
+      args.key_norm.present() ? heads * 32 : heads * (quads ? half / 4 : half);
   cuda_stream(stream).launch(kernel("heddle_rope_append"), shape_of_rows(tokens, items), params);
 }
 

@@ -90,14 +90,41 @@ class MmaAttention {
     return to_bf16_pair(pair.x, pair.y);
   }
 
-  __device__ __forceinline__ void load_query() {
-    std::int64_t rows[2];  // Where they are; -1: there is none.
+  /// Hands on the lane's queries in columns 16 k and on, as a multiplication takes them.
+  __device__ __forceinline__ void keep_query(int k, const std::uint32_t (&parts)[4]) {
+    if constexpr (Shape::kQueryShared) {
+      if (position_warp() == 0) {
+        queries_[(row_warp() * kDepth + k) * 32 + static_cast<int>(lane_index())] =
+            make_uint4(parts[0], parts[1], parts[2], parts[3]);
+      }
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        query_[k][i] = parts[i];
+      }
+    }
+  }
+
+  /// Where the lane's rows of queries are; -1: there is none.
+  __device__ __forceinline__ void place_query(std::int64_t (&rows)[2],
+                                              std::int64_t (&tokens)[2]) const {
     for (int half = 0; half < 2; ++half) {
       rows[half] = -1;
+      tokens[half] = 0;
       if (row(half) < tile_.rows) {
         const AttentionRow at = target_of(params_, tile_, row(half));
         rows[half] = at.token * params_.query_stride + at.head * Shape::kHeadDim;
+        tokens[half] = at.token;
       }
+    }
+  }
+
+  __device__ __forceinline__ void load_query() {
+    std::int64_t rows[2];
+    std::int64_t tokens[2];
+    place_query(rows, tokens);
+    if (params_.turn.cos_sin != nullptr) {
+      load_turned(rows, tokens);
+      return;
     }
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {
@@ -106,16 +133,66 @@ class MmaAttention {
       for (int i = 0; i < 4; ++i) {
         parts[i] = rows[i % 2] < 0 ? 0 : query_pair(rows[i % 2] + k * 16 + i / 2 * 8 + 2 * t());
       }
-      if constexpr (Shape::kQueryShared) {
-        if (position_warp() == 0) {
-          queries_[(row_warp() * kDepth + k) * 32 + static_cast<int>(lane_index())] =
-              make_uint4(parts[0], parts[1], parts[2], parts[3]);
-        }
-      } else {
-        for (int i = 0; i < 4; ++i) {
-          query_[k][i] = parts[i];
-        }
+      keep_query(k, parts);
+    }
+  }
+
+  /// Two elements of queries in bfloat16, widened.
+  __device__ __forceinline__ float2 query_floats(std::int64_t at) const {
+    const std::uint32_t pair = query_pair(at);
+    return make_float2(bf16_low(pair), bf16_high(pair));
+  }
+
+  /// What heads are multiplied with to be normalised, but for weights. All lanes of a row call it.
+  __device__ __forceinline__ float norm_scale(std::int64_t place) const {
+    float squares = 0.0F;
+    for (int i = 0; i < 2 * kDepth && place >= 0; ++i) {
+      const float2 x = query_floats(place + i * 8 + 2 * t());
+      squares += x.x * x.x + x.y * x.y;
+    }
+    return 1.0F / sqrtf(quad_sum(squares) / static_cast<float>(Shape::kHeadDim) + params_.turn.eps);
+  }
+
+  /// Queries as they were projected, normalised and turned on their way. A lane has both elements
+  /// of each pair: half a head is whole fragments.
+  __device__ __forceinline__ void load_turned(const std::int64_t (&rows)[2],
+                                              const std::int64_t (&tokens)[2]) {
+    constexpr int kHalf = Shape::kHeadDim / 2;
+    const QueryTurnParams& turn = params_.turn;
+    float scale[2] = {1.0F, 1.0F};
+    if (turn.norm != nullptr) {
+      scale[0] = norm_scale(rows[0]);
+      scale[1] = norm_scale(rows[1]);
+    }
+    const auto normed = [&](std::int64_t place, int column, int half) {
+      float2 x = query_floats(place + column);
+      if (turn.norm != nullptr) {
+        x.x = x.x * scale[half] * turn.norm[column];
+        x.y = x.y * scale[half] * turn.norm[column + 1];
       }
+      return x;
+    };
+#pragma unroll
+    for (int k = 0; k < kDepth / 2; ++k) {
+      std::uint32_t low[4] = {};
+      std::uint32_t high[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int half = i % 2;
+        if (rows[half] < 0) {
+          continue;
+        }
+        const int column = k * 16 + i / 2 * 8 + 2 * t();
+        const float2 a = normed(rows[half], column, half);
+        const float2 b = normed(rows[half], column + kHalf, half);
+        const float* angles = turn.cos_sin + tokens[half] * turn.cos_sin_stride + column;
+        const float2 c = *reinterpret_cast<const float2*>(angles);
+        const float2 s = *reinterpret_cast<const float2*>(angles + kHalf);
+        low[i] = to_bf16_pair(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y);
+        high[i] = to_bf16_pair(b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y);
+      }
+      keep_query(k, low);
+      keep_query(k + kDepth / 2, high);
     }
   }
 

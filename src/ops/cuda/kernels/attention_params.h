@@ -20,6 +20,14 @@ struct AttentionPartsParams {
   std::int32_t only_missing;
 };
 
+/// ops::QueryTurn as the kernels on tensor cores take it; without `cos_sin` there is none.
+struct QueryTurnParams {
+  const float* cos_sin;  ///< [tokens, head_dim]
+  std::int64_t cos_sin_stride;
+  const float* norm;  ///< [head_dim], or nullptr.
+  float eps;
+};
+
 /// For all kernels of attention. The query heads that share a key/value head stand together as
 /// rows: row r of a sequence and key/value head is token r / group, query head r % group of the
 /// group. Sequences of up to `narrow_rows` rows are done by a narrow kernel: block (s, key/value
@@ -40,6 +48,7 @@ struct AttentionParams {
   float* partial_out;    ///< [splits, tokens, heads, head_dim]: sums of values by weight.
   float* partial_state;  ///< [splits, tokens, heads, 2]: largest score in base 2, sum of weights.
   AttentionPartsParams parts;
+  QueryTurnParams turn;
   std::int64_t tokens;
   std::int32_t heads;
   std::int32_t group;  ///< heads / kv_heads

@@ -6,7 +6,8 @@
 /// What kernels need of the device beside CUDA's own language: one definition here for nvcc, one of
 /// the same names and meanings for the emulated driver (tests/cuda_emulator/shim), so that the
 /// kernels' text is the same. Kernels also use, of CUDA: threadIdx, blockIdx, blockDim, gridDim,
-/// __shared__ (static arrays), __syncthreads(), __threadfence(), __restrict__, float2, float4,
+/// __shared__ (static arrays), __syncthreads(), __threadfence(), __threadfence_system(),
+/// __restrict__, float2, float4,
 /// uint2, uint4, min, max, atomicAdd, atomicMax, atomicMin, atomicCAS, atomicExch, and the
 /// functions of math.h.
 ///
@@ -57,6 +58,11 @@ __device__ __forceinline__ void wait_for_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/// Lets a thread that waits for memory to change rest a little.
+__device__ __forceinline__ void pause_waiting() {
+  __nanosleep(20);
 }
 
 /// The lane's number in its warp, where blocks are one-dimensional.

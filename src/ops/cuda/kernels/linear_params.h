@@ -37,7 +37,7 @@ struct LinearParams {
   /// Whether all rows of `weight` (and of a bfloat16 `x`) begin at multiples of 16 bytes.
   bool aligned = false;
   bool out_bf16 = false;
-  /// Thin kernels: outputs are gates and as many ups, and silu(gate) up is stored of each pair.
+  /// On tensor cores: outputs are gates and as many ups, and silu(gate) up is stored of each pair.
   bool gated = false;
   ThenNorm norm{};
 };

@@ -1,4 +1,5 @@
 #include "ops/cuda/kernels/linear_kinds.cuh"
+#include "ops/cuda/kernels/silu.cuh"
 
 /// Many tokens, where no library multiplies: a block has kTileOutputs x kTileTokens, each of its
 /// eight warps 32 x 32 of them. Lines of inputs come to shared memory ahead of their use, in
@@ -25,30 +26,44 @@ __device__ inline int place_of(int row, int chunk) {
   return row * kLineBytes + (chunk ^ (row / 2 % kLineChunks)) * 16;
 }
 
-/// Begins to bring chunk `i` of the tile of a matrix whose rows are `pitch` bytes apart. Rows and
-/// bytes that do not exist are zeros.
+/// The first of the sixteen gates that a warp of the block has with their ups.
+__device__ inline int first_gate(int output) {
+  return static_cast<int>(blockIdx.x * kTileOutputs / 2) + output / 2;
+}
+
+/// The output that is row `row` of the block's tile; -1: there is none. Sixteen gates are followed
+/// by their ups, so that a lane has both of a pair.
+__device__ inline int output_of(const LinearParams& params, int row) {
+  if (!params.gated) {
+    const int output = static_cast<int>(blockIdx.x * kTileOutputs) + row;
+    return output < params.outputs ? output : -1;
+  }
+  const int gates = params.outputs / 2;
+  const int gate = first_gate(row / kWarpOutputs * kWarpOutputs) + row % 16;
+  return gate < gates ? gate + row / 16 % 2 * gates : -1;
+}
+
+/// Begins to bring chunk `i` of a tile: of row `source` of a matrix, at `matrix` + `source` *
+/// `pitch`; -1: of none. Rows and bytes that do not exist are zeros.
 template <class Element>
 __device__ void fetch_chunk(std::byte* target,
                             const std::byte* matrix,
                             std::int64_t pitch,
-                            int first_row,
-                            int rows,
+                            int source,
                             std::int64_t at,
                             std::int64_t bytes,
                             bool aligned,
                             int i) {
-  const int row = i / kLineChunks;
   const int chunk = i % kLineChunks;
   const std::int64_t from = at + chunk * 16;
-  std::byte* const place = target + place_of(row, chunk);
-  const bool exists = first_row + row < rows;
+  std::byte* const place = target + place_of(i / kLineChunks, chunk);
+  const bool exists = source >= 0;
   if (aligned) {
     const bool valid = exists && from < bytes;
-    copy_async(place, valid ? matrix + (first_row + row) * pitch + from : matrix, valid);
+    copy_async(place, valid ? matrix + source * pitch + from : matrix, valid);
   } else {
     *reinterpret_cast<uint4*>(place) =
-        exists ? gather<Element>(matrix + (first_row + row) * pitch, from, bytes)
-               : make_uint4(0, 0, 0, 0);
+        exists ? gather<Element>(matrix + source * pitch, from, bytes) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -57,15 +72,13 @@ __device__ void fetch_stage(const LinearParams& params, TileStage<Kind>& stage, 
   using Element = typename Kind::Element;
   const std::int64_t bytes =
       static_cast<std::int64_t>(params.inputs) * static_cast<int>(sizeof(Element));
-  const int first_output = static_cast<int>(blockIdx.x * kTileOutputs);
   const int first_token = static_cast<int>(blockIdx.y * kTileTokens);
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < static_cast<int>(kTileOutputs) * kLineChunks; i += kTileThreads) {
     fetch_chunk<Element>(stage.weight,
                          params.weight,
                          bytes,
-                         first_output,
-                         params.outputs,
+                         output_of(params, i / kLineChunks),
                          at,
                          bytes,
                          params.aligned,
@@ -73,12 +86,12 @@ __device__ void fetch_stage(const LinearParams& params, TileStage<Kind>& stage, 
   }
   for (int part = 0; part < Kind::kParts; ++part) {
     for (int i = thread; i < static_cast<int>(kTileTokens) * kLineChunks; i += kTileThreads) {
+      const int token = first_token + i / kLineChunks;
       // What was split is padded and aligned.
       fetch_chunk<Element>(stage.x[part],
                            part == 0 ? params.x : params.x_low,
                            params.x_stride,
-                           first_token,
-                           params.tokens,
+                           token < params.tokens ? token : -1,
                            at,
                            Kind::kParts == 2 ? params.x_stride : bytes,
                            Kind::kParts == 2 || params.aligned,
@@ -91,6 +104,7 @@ template <class Kind>
 struct TileWarp {
   static constexpr int kOutputTiles = kWarpOutputs / 16;
   static constexpr int kTokenTiles = kWarpTokens / 8;
+  static_assert(kOutputTiles == 2, "gates, and their ups");
 
   typename Kind::Sum sums[kOutputTiles][kTokenTiles][Kind::kParts][4] = {};
   int output;  ///< Where in the block's tile its own begins.
@@ -127,6 +141,29 @@ struct TileWarp {
 #pragma unroll
         for (int n = 0; n < kTokenTiles; ++n) {
           Kind::multiply(sums[m][n], a[m], b[n]);
+        }
+      }
+    }
+  }
+
+  /// silu(gate) up of the lane's pairs.
+  __device__ void store_gated(const LinearParams& params) const {
+    const int g = static_cast<int>(lane_index()) / 4;
+    const int t = static_cast<int>(lane_index()) % 4;
+    const int gates = params.outputs / 2;
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int gate = first_gate(output) + g + i / 2 * 8;
+        const int s = static_cast<int>(blockIdx.y * kTileTokens) + token + n * 8 + 2 * t + i % 2;
+        if (gate < gates && s < params.tokens) {
+          const auto value = [&](int m) {
+            const int o = gate + m * gates;
+            const float bias = params.bias == nullptr ? 0.0F : params.bias[o];
+            return Kind::value(params, s, o, total_of<Kind>(sums[m][n], i)) + bias;
+          };
+          store_result(params, s, gate, silu_mul(value(0), value(1)));
         }
       }
     }
@@ -181,7 +218,11 @@ __device__ void linear_tile(const LinearParams& params) {
     copy_async_commit();
     work.multiply(stages[line % kStages]);
   }
-  work.store(params);
+  if (params.gated) {
+    work.store_gated(params);
+  } else {
+    work.store(params);
+  }
 }
 
 }  // namespace heddle::ops::cuda

@@ -190,7 +190,7 @@ class Token {
 template <class In, class Out>
 __device__ void append_token(const RopeAppendParams& params, std::int32_t sequence) {
   const Token<In, Out> token(params, sequence);
-  if (params.query_norm != nullptr) {
+  if (params.key_norm != nullptr) {
     token.append_normalised();
   } else {
     token.append();

@@ -19,10 +19,10 @@ struct RopeAppendParams {
   std::int64_t key_head_stride;
   std::int64_t value_token_stride;
   std::int64_t value_head_stride;
-  const float* query_norm;  ///< [head_dim] each; nullptr: heads are not normalised.
+  const float* query_norm;  ///< [head_dim] each; nullptr: such heads are not normalised.
   const float* key_norm;
   float eps;
-  std::int32_t heads;      ///< Of queries.
+  std::int32_t heads;      ///< Of queries; 0: attention turns them.
   std::int32_t quads;      ///< Halves of heads may be moved four elements at a time everywhere.
   std::int32_t from_bf16;  ///< The type of query, key and value, and then of the cache.
 };

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 #include "cuda_emulator/thread_api.h"
 
@@ -141,6 +142,11 @@ inline bool& has_waited() {
 }
 inline void wait_for_kernels() {
   has_waited() = true;
+}
+
+/// Who is waited for runs in another process.
+inline void pause_waiting() {
+  std::this_thread::yield();
 }
 
 inline unsigned lane_index() {

@@ -1,0 +1,65 @@
+#include "engine/survey.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/tunables.h"
+#include "engine/pass.h"
+
+namespace heddle::engine {
+namespace {
+
+/// Decode steps of more sequences than that are few.
+constexpr std::int64_t kSequencesMost = 128;
+
+/// Tokens of passes that come again and again: first the most there are, then decode steps.
+std::vector<std::int64_t> token_counts(std::int64_t most, std::int64_t from) {
+  std::vector<std::int64_t> counts{most};
+  for (std::int64_t n = from; n < std::min(most, kSequencesMost + 1);) {
+    n = static_cast<std::int64_t>(recurring_rows(static_cast<std::size_t>(n)));
+    if (n < most) {
+      counts.push_back(n);
+    }
+    ++n;
+  }
+  return counts;
+}
+
+}  // namespace
+
+void survey_products(ops::OpContext& context,
+                     const Decoder& decoder,
+                     const Activations& activations) {
+  const Duration most = std::chrono::milliseconds(tuned(Tuned::kSurveyMs));
+  const Instant began = steady_now();
+  // Products of experts are of as many tokens as chance has it.
+  const bool any = context.kernels.begin_survey != nullptr && decoder.model().experts.count == 0;
+  const ops::KernelTable* kernels =
+      any ? context.kernels.begin_survey(context.stream, most) : nullptr;
+  if (kernels == nullptr) {
+    return;
+  }
+  ops::OpContext surveying{.stream = context.stream, .kernels = *kernels};
+  // Of a batch of one sequence, by kernels that read nothing of it.
+  const std::int32_t* const numbers = activations.hidden.as<std::int32_t>();
+  const std::int64_t first = decoder.kv_plan().range.begin;
+  for (const std::int64_t tokens :
+       token_counts(activations.hidden.shape[0], kernels->narrow_from)) {
+    Batch batch{.tokens = tokens,
+                .rows = {.begin = ops::vector_of(numbers, 2),
+                         .first_position = ops::vector_of(numbers, 1)}};
+    batch.cos_sin.fill(
+        ops::matrix_of(activations.hidden.as<const float>(), tokens, decoder.model().head_dim));
+    batch.block_tables.assign(decoder.kv_plan().groups.size(), ops::matrix_of(numbers, 1, 1));
+    decoder.run_layers(surveying, {.begin = first, .end = first + 1}, batch, activations);
+  }
+  const std::int64_t ways = context.kernels.end_survey(context.stream);
+  log::info("ways of products were timed",
+            {{"ways", ways},
+             {"ms", std::chrono::duration<double, std::milli>(steady_now() - began).count()}});
+}
+
+}  // namespace heddle::engine
