@@ -237,7 +237,7 @@ const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
   return plans_.emplace(product, make_plan(product, bias)).first->second;
 }
 
-bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
+bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
   const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
   // To a result in bfloat16 the library adds no bias but such.
@@ -247,17 +247,19 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   }
   stream.device().context().make_current();
   const std::size_t wanted = static_cast<std::size_t>(tuned(Tuned::kBlasWorkspaceMib)) << 20U;
-  const std::size_t most = std::min(wanted, stream.scratch_limit());
+  const std::size_t limit = stream.scratch_limit();
+  const std::size_t most = std::min(wanted, limit > kept ? limit - kept : 0);
   const Plan& plan = plan_of(product_of(args, most), bias);
   if (!plan.usable) {
     return false;
   }
   std::byte* workspace = nullptr;
   if (plan.advice.workspaceSize > 0) {
-    workspace = stream.scratch(plan.advice.workspaceSize);
+    workspace = stream.scratch(kept + plan.advice.workspaceSize);
     if (workspace == nullptr) {
       return true;  // The stream has failed.
     }
+    workspace += kept;
   }
   const CublasLtApi& api = library_->api();
   cublasStatus_t status = kBlasSuccess;

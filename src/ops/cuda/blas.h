@@ -50,8 +50,12 @@ class Blas {
 
   /// Enqueues a product of float32 or bfloat16, as linear.h says. False, and nothing enqueued,
   /// where there is no library or it has nothing for such a product; each is logged once. A
-  /// product is looked up when it comes the first time, which takes a while, and remembered.
-  bool multiply(device::CudaStream& stream, const LinearArgs& args);
+  /// product is looked up when it comes the first time, which takes a while, and remembered. The
+  /// first `kept` bytes of the stream's scratch memory are the caller's, a multiple of 256.
+  bool multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept = 0);
+
+  /// Whether there is a library at all.
+  bool available(device::CudaStream& stream) { return open_library(stream); }
 
  private:
   /// All that the advice depends on.
