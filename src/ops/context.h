@@ -40,7 +40,6 @@ struct KernelTable {
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
   /// Null, as is post_guest_attention, where a device cannot have guests.
   void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
-  /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;

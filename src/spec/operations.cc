@@ -4,10 +4,18 @@
 
 namespace heddle::spec {
 
-std::string_view cpu_only(const ModelSpec& model) {
+std::string_view cpu_only(const ModelSpec& model, DType image) {
   const Scales& scales = model.scales;
-  if (model.experts.count > 0) {
-    return "experts";
+  const Experts& experts = model.experts;
+  if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
+    return "experts in float32 or int8";
+  }
+  // What kernels load at once, and what they have room for.
+  if (experts.count > 0 && (model.hidden % 8 != 0 || experts.intermediate % 8 != 0)) {
+    return "experts whose widths are no multiples of 8";
+  }
+  if (experts.count > 1024 || experts.active > 32) {
+    return "so many experts";
   }
   if (model.norms != Norms::kBefore) {
     return "norms of what layers add";

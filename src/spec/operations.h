@@ -6,9 +6,10 @@
 
 namespace heddle::spec {
 
-/// What of the model's operations only CPUs have so far, in words for messages: "experts", "norms
-/// of what layers add". Empty where GPUs have all.
-[[nodiscard]] std::string_view cpu_only(const ModelSpec& model);
+/// What of the operations of a model, whose image is of `image`, only CPUs have so far, in words
+/// for messages: "norms of what layers add", "experts in float32 or int8". Empty where GPUs have
+/// all.
+[[nodiscard]] std::string_view cpu_only(const ModelSpec& model, DType image);
 
 /// What scores of attention are multiplied with.
 [[nodiscard]] float attention_scale(const ModelSpec& model);

@@ -44,8 +44,6 @@ Result<std::vector<std::int64_t>> cut_layers(const ModelSpec& model,
                  "cut a model of " + std::to_string(model.layers) + " layers into " +
                      std::to_string(stages) + " stages: each needs a layer at least"};
   }
-  // Hosts that compute blocks and hosts that decode them are to cut alike.
-  dtype = dtype == DType::kStored ? DType::kBf16 : dtype;
   std::vector<std::int64_t> best;
   std::uint64_t least = UINT64_MAX;
   for (std::int64_t first = 1; first <= model.layers - (stages - 1); ++first) {

@@ -12,12 +12,6 @@ namespace heddle::ops::cuda {
 /// Of up to so many tokens the warps of a block share outputs, so that a norm can follow.
 inline constexpr std::int64_t kPanelThinTokens = 32;
 
-/// Of more tokens than this, cuBLASLt multiplies with panels that were unpacked: it is some four
-/// times as fast as the own kernel, which reads a quarter of the bytes.
-inline constexpr std::int64_t kUnpackTokens = 128;
-/// Unpacked weights that exist at once, at most: as much as stays in a GPU's cache [bytes].
-inline constexpr std::size_t kUnpackBytes = std::size_t{32} << 20U;
-
 /// How many tokens a block takes, of `tokens` in all.
 [[nodiscard]] std::int64_t panel_tile_tokens(std::int64_t tokens);
 
