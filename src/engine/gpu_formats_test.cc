@@ -9,13 +9,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/generating_rig.h"
+#include "engine/generating_rig_test.h"
 #include "engine/gguf_golden.h"
 
 namespace heddle::engine {
 namespace {
 
-class GpuFormatsTest : public OnGpu, public testing::WithParamInterface<const char*> {
+class FormatsGpuTest : public OnGpu, public testing::WithParamInterface<const char*> {
  protected:
   static std::filesystem::path file(const char* extension = ".gguf") {
     return golden_directory() / "gguf" / (std::string(GetParam()) + extension);
@@ -24,7 +24,7 @@ class GpuFormatsTest : public OnGpu, public testing::WithParamInterface<const ch
 
 // Of llama.cpp's numbers those of the file's weights in float32; here what goes into products and
 // into KV is bfloat16.
-TEST_P(GpuFormatsTest, AFileSaysNearlyWhatItsNumbersSay) {
+TEST_P(FormatsGpuTest, AFileSaysNearlyWhatItsNumbersSay) {
   const FileGolden golden = read_file_golden(file(".json"));
   GeneratingRig rig(file(), spec::DType::kStored, gpu());
   double worst = 0;
@@ -50,7 +50,7 @@ TEST_P(GpuFormatsTest, AFileSaysNearlyWhatItsNumbersSay) {
   EXPECT_LE(worst, 0.06);
 }
 
-TEST_P(GpuFormatsTest, StepsAreReplayed) {
+TEST_P(FormatsGpuTest, StepsAreReplayed) {
   if (!gpu_is_emulated()) {
     GTEST_SKIP() << "only the emulated driver counts";
   }
@@ -62,15 +62,47 @@ TEST_P(GpuFormatsTest, StepsAreReplayed) {
   EXPECT_GT(driver_->calls("cuGraphLaunch"), 15U);
 }
 
+/// Launches of layers beside those of plain ones: of matrices whose rows are of several types, a
+/// product for each, and of gates and ups the activation by itself.
+unsigned long further_launches(const store::ImageLayout& layout) {
+  std::map<std::pair<std::int64_t, store::Role>, unsigned long> parts;
+  for (const store::ImageTensor& tensor : layout.tensors) {
+    if (tensor.role == store::Role::kQkv || tensor.role == store::Role::kGateUp) {
+      ++parts[{tensor.layer, tensor.role}];
+    }
+  }
+  unsigned long further = 0;
+  for (const auto& [matrix, count] : parts) {
+    further += count > 1 ? count - 1 + (matrix.second == store::Role::kGateUp ? 1 : 0) : 0;
+  }
+  return further;
+}
+
+TEST_P(FormatsGpuTest, ALayerOfADenseStepIsFewLaunches) {
+  const spec::ModelSpec model = store::Checkpoint::open(file()).value().config.model;
+  if (!gpu_is_emulated() || model.experts.count > 0) {
+    GTEST_SKIP() << "only the emulated driver counts, and of dense models";
+  }
+  const FileGolden golden = read_file_golden(file(".json"));
+  GeneratingRig rig(file(), spec::DType::kStored, gpu());
+  rig.add(1, {golden.ids.begin(), golden.ids.begin() + 12}, {.temperature = 0.0F, .max_tokens = 8});
+  ASSERT_TRUE(rig.step({1}, 12));
+  const unsigned long before = driver_->calls("kernel");
+  ASSERT_TRUE(rig.step({1}, 1));
+  const unsigned long further = further_launches(store::plan_image(model, spec::DType::kStored));
+  const auto layers = static_cast<unsigned long>(model.layers);
+  EXPECT_LE(driver_->calls("kernel") - before, 7 + 6 * layers + 1 + further);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Files,
-    GpuFormatsTest,
+    FormatsGpuTest,
     testing::Values("llama", "smollm3", "phi3", "mixtral", "qwen2moe", "qwen3moe"),
     [](const auto& info) { return std::string(info.param); });
 
-class GpuExpertsTest : public OnGpu, public testing::WithParamInterface<const char*> {};
+class ExpertsGpuTest : public OnGpu, public testing::WithParamInterface<const char*> {};
 
-TEST_P(GpuExpertsTest, SayNearlyWhatTheySayOnACpu) {
+TEST_P(ExpertsGpuTest, SayNearlyWhatTheySayOnACpu) {
   const std::vector<TokenId> ids = read_golden(GetParam()).input_ids;
   GeneratingRig on_gpu(golden_directory() / GetParam(), spec::DType::kBf16, gpu());
   GeneratingRig on_cpu(
@@ -96,7 +128,7 @@ TEST_P(GpuExpertsTest, SayNearlyWhatTheySayOnACpu) {
   EXPECT_GE(compared, 4U);
 }
 
-TEST_P(GpuExpertsTest, AStepIsReplayedAndALayerOfItIsFewLaunches) {
+TEST_P(ExpertsGpuTest, AStepIsReplayedAndALayerOfItIsFewLaunches) {
   if (!gpu_is_emulated()) {
     GTEST_SKIP() << "only the emulated driver counts";
   }
@@ -120,7 +152,7 @@ TEST_P(GpuExpertsTest, AStepIsReplayedAndALayerOfItIsFewLaunches) {
 
 INSTANTIATE_TEST_SUITE_P(
     Golden,
-    GpuExpertsTest,
+    ExpertsGpuTest,
     testing::Values("mixtral-experts", "qwen2-moe-shared", "qwen3-moe", "qwen3-moe-unnormalised"),
     [](const auto& info) {
       std::string name = info.param;

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/generating_rig.h"
+#include "engine/generating_rig_test.h"
 #include "engine/test_host.h"
 #include "spec/operations.h"
 

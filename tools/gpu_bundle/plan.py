@@ -73,7 +73,7 @@ def truth(of):
         of.tests("engine", 120, "engine_test", select="*GpuTest.*", small="*GpuTest.Greedy*/llama_*_f*"),
         of.bench("bench_device", 90, "cuda_device"),
         of.model("first_numbers", 90, "load,decode", batches="1"),
-        of.tests("own_products", 60, "ops_cuda_test", "LinearTest.*", "LinearTest.Add*", {"HEDDLE_CUBLASLT": "none"}),
+        of.tests("own_products", 60, "ops_cuda_test", "LinearTest.*:LinearBlocksTest.*", "LinearTest.Add*", {"HEDDLE_CUBLASLT": "none"}),
         of.script("torch_ceilings", 90, "bench/gpu_ceilings.py"),
     ]
 

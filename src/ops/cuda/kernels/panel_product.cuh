@@ -248,6 +248,41 @@ __device__ inline void store_gated(
   store_result(params, token, gate, silu_mul(first + bias, second + bias_up));
 }
 
+/// Adds up what the warps of a block have, and stores what comes of it.
+template <int kTokens>
+__device__ void store_sums(const LinearParams& params,
+                           const PanelTile& tile,
+                           const PanelOutputs& outputs,
+                           const float (&totals)[kPanelWarps][kTokens][kPair][16]) {
+  const auto value = [&](int token, int panel, int column) {
+    float total = totals[0][token][panel][column];
+    for (int w = 1; w < static_cast<int>(kPanelWarps); ++w) {
+      total += totals[w][token][panel][column];
+    }
+    return total;
+  };
+  const int each = params.gated ? 16 : 32;  // Results of a token.
+  for (int i = static_cast<int>(threadIdx.x); i < tile.count * each; i += kPanelThreads) {
+    const int token = i / each;
+    const int panel = i % each / 16;
+    const int column = i % 16;
+    if (!outputs.has(panel, column)) {
+      continue;
+    }
+    if (params.gated) {
+      store_gated(params,
+                  tile.first + token,
+                  outputs.output(0, column),
+                  outputs.output(1, column),
+                  value(token, 0, column),
+                  value(token, 1, column));
+    } else {
+      store_output(
+          params, tile.first + token, outputs.output(panel, column), value(token, panel, column));
+    }
+  }
+}
+
 template <class Format, int kGroups>
 __device__ void panel_thin(const PanelParams& all) {
   constexpr int kWarps = static_cast<int>(kPanelWarps);
@@ -288,33 +323,7 @@ __device__ void panel_thin(const PanelParams& all) {
     }
   }
   __syncthreads();
-  const auto value = [&](int token, int panel, int column) {
-    float total = totals[0][token][panel][column];
-    for (int w = 1; w < kWarps; ++w) {
-      total += totals[w][token][panel][column];
-    }
-    return total;
-  };
-  const int each = params.gated ? 16 : 32;  // Results of a token.
-  for (int i = static_cast<int>(threadIdx.x); i < tile.count * each; i += kPanelThreads) {
-    const int token = i / each;
-    const int panel = i % each / 16;
-    const int column = i % 16;
-    if (!outputs.has(panel, column)) {
-      continue;
-    }
-    if (params.gated) {
-      store_gated(params,
-                  tile.first + token,
-                  outputs.output(0, column),
-                  outputs.output(1, column),
-                  value(token, 0, column),
-                  value(token, 1, column));
-    } else {
-      store_output(
-          params, tile.first + token, outputs.output(panel, column), value(token, panel, column));
-    }
-  }
+  store_sums(params, tile, outputs, totals);
   if (params.norm.counter != nullptr) {
     __syncthreads();  // Nobody reads sums any more.
     then_normalise(params, *reinterpret_cast<ThenNormShared<kWarps>*>(&memory));
