@@ -83,8 +83,11 @@ class Bench {
   void run() {
     fill(weights_);
     fill(x_);
-    for (const DType dtype :
-         {DType::kBf16, DType::kI8, DType::kQ40, DType::kQ80, DType::kQ4K, DType::kQ6K}) {
+    std::vector<DType> types{DType::kBf16, DType::kI8, DType::kQ40};
+    if (divisor_ == 1) {
+      types.insert(types.end(), {DType::kQ80, DType::kQ4K, DType::kQ6K});
+    }
+    for (const DType dtype : types) {
       for (const Product& p : {Product{"qkv", 6144, 4096},
                                Product{"out", 4096, 4096},
                                Product{"gate_up", 28672, 4096},

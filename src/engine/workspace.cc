@@ -5,6 +5,7 @@
 #include "base/tunables.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "spec/block_panels.h"
 #include "spec/pipe_stage.h"
 
 namespace heddle::engine {
@@ -70,8 +71,20 @@ std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, st
   return std::min(ops::kUnpackedBytes, static_cast<std::size_t>(widest * deepest * 2));
 }
 
-/// On GPUs: of what slots of experts give. Gates and ups that are stored apart count as if they all
-/// were.
+/// Whether gates and ups of some layer's experts are two matrices.
+bool experts_apart(const spec::ModelSpec& model, spec::DType weights) {
+  const auto type_of = [&](spec::Matrix matrix, std::int64_t layer) {
+    return spec::matrix_dtype(model, weights, matrix, layer, model.hidden);
+  };
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (type_of(spec::Matrix::kExpertsGate, layer) != type_of(spec::Matrix::kExpertsUp, layer)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// On GPUs: what experts() works in.
 std::size_t experts_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
   const spec::Experts& experts = model.experts;
   return experts.count == 0 ? 0
@@ -80,7 +93,7 @@ std::size_t experts_bytes(const spec::ModelSpec& model, spec::DType weights, std
                                                         experts.count,
                                                         model.hidden,
                                                         experts.intermediate,
-                                                        weights == spec::DType::kStored);
+                                                        experts_apart(model, weights));
 }
 
 std::size_t scratch_bytes(device::Kind kind,

@@ -7,9 +7,7 @@
 /// Networks", arXiv:1701.06538): a router says which few of many gated MLPs a token takes.
 namespace heddle::ops {
 
-/// On CUDA: what a model with experts may have at most, and tokens that take theirs at once.
-inline constexpr std::int64_t kCudaActiveExperts = 32;
-inline constexpr std::int64_t kCudaExperts = 1024;
+/// On CUDA: tokens that take their experts at once, at most.
 inline constexpr std::int64_t kExpertTokens = 2048;
 /// Pieces of the scratch memory below begin at multiples of it [bytes].
 inline constexpr std::int64_t kExpertPiece = 256;
@@ -57,11 +55,11 @@ struct ExpertsArgs {
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
 /// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. The matrices may be of
 /// different types that compute alike, such as blocks; where they are blocks, experts have whole
-/// panels (spec/block_panels.h). Experts are added one after
-/// the other, ascending, so on a CPU the bits of a token do not depend on the others. Weights of
-/// experts that no token chose are not read. On CUDA the matrices are blocks, or bf16 of a multiple
-/// of eight columns, and `rows`, `in`, `gated` and `product` are not used but for their shapes.
-/// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+/// panels (spec/block_panels.h). Experts are added one after the other, ascending, so on a CPU the
+/// bits of a token do not depend on the others. Weights of experts that no token chose are not
+/// read. On CUDA the matrices are blocks, or bf16 of a multiple of eight columns, within
+/// spec/operations.h's bounds, and `rows`, `in`, `gated` and `product` are not used but for their
+/// shapes. tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void experts(OpContext& context, const ExpertsArgs& args);
 
 struct ShareRowsArgs {

@@ -14,7 +14,7 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (experts.count > 0 && (model.hidden % 8 != 0 || experts.intermediate % 8 != 0)) {
     return "experts whose widths are no multiples of 8";
   }
-  if (experts.count > 1024 || experts.active > 32) {
+  if (experts.count > kGpuExperts || experts.active > kGpuActiveExperts) {
     return "so many experts";
   }
   if (model.norms != Norms::kBefore) {

@@ -9,10 +9,11 @@
 #include "ops/cuda/panels.h"
 #include "ops/silu_mul.h"
 #include "spec/block_panels.h"
+#include "spec/operations.h"
 
 namespace heddle::ops::cuda {
 
-static_assert(kCudaActiveExperts == kActiveExpertsMax && kCudaExperts == kExpertsMax);
+static_assert(spec::kGpuActiveExperts == kActiveExpertsMax && spec::kGpuExperts == kExpertsMax);
 
 namespace {
 
@@ -190,7 +191,7 @@ void take_experts(device::CudaStream& stream, const ExpertsArgs& args) {
 void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args) {
   const std::int64_t tokens = args.logits.shape[0];
   const std::int64_t active = args.chosen.shape[1];
-  HEDDLE_CHECK(active <= kCudaActiveExperts && args.logits.shape[1] <= kCudaExperts);
+  HEDDLE_CHECK(active <= kActiveExpertsMax && args.logits.shape[1] <= kExpertsMax);
   const ChooseExpertsParams params{.logits = args.logits.as<float>(),
                                    .logits_stride = args.logits.stride[0],
                                    .chosen = args.chosen.as<std::int32_t>(),
