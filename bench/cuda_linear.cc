@@ -110,8 +110,8 @@ class Bench {
  private:
   void product(DType dtype, const Product& p, std::int64_t tokens) {
     const std::int64_t outputs = p.outputs / divisor_;
-    const std::int64_t inputs =
-        std::max(p.inputs / divisor_, spec::block_size(dtype).elements);  // Whole blocks.
+    const std::int64_t block = spec::block_size(dtype).elements;
+    const std::int64_t inputs = std::max<std::int64_t>(p.inputs / divisor_ / block, 1) * block;
     const auto bytes = static_cast<std::int64_t>(spec::matrix_bytes(dtype, outputs, inputs));
     const auto seconds = [&](device::CudaStream& stream, bool blas) {
       return seconds_each(stream, [&](int i) {

@@ -70,13 +70,15 @@ class CeilingBench {
   [[nodiscard]] std::size_t x_bytes() const {
     const auto& shape = bed_.shape();
     return static_cast<std::size_t>(
-               std::max(shape.gemm * shape.gemm, shape.prompt * shape.model.intermediate)) *
+               std::max(shape.gemm * shape.gemm,
+                        shape.prompt * std::max(shape.model.intermediate, shape.model.hidden))) *
            2;
   }
   [[nodiscard]] std::size_t out_bytes() const {
     const auto& shape = bed_.shape();
-    return static_cast<std::size_t>(
-               std::max(shape.gemm * shape.gemm, shape.prompt * 2 * shape.model.intermediate)) *
+    return static_cast<std::size_t>(std::max(
+               shape.gemm * shape.gemm,
+               shape.prompt * std::max(2 * shape.model.intermediate, shape.model.experts.count))) *
            4;
   }
 

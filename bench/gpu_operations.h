@@ -210,6 +210,8 @@ class OperationLog {
         return "gate_up";
       case store::Role::kDown:
         return "down";
+      case store::Role::kRouter:
+        return "router";
       case store::Role::kEmbedding:  // Of its shape is the head, and the embedding is no product.
       case store::Role::kHead:
         return "head";
