@@ -137,7 +137,7 @@ TEST_F(EngineTest, BadWordsDoNotCome) {
     const auto& word = banned.bad_words[0].tokens;
     EXPECT_EQ(std::search(tokens.begin(), tokens.end(), word.begin(), word.end()), tokens.end());
   }
-  banned.bad_words = {{{models_.at(kModel).spec.vocab}}};
+  banned.bad_words = {{{static_cast<TokenId>(models_.at(kModel).spec.vocab)}}};
   EXPECT_FALSE(engine_->add_sequence(start(3, banned)));
 }
 

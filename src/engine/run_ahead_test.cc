@@ -20,7 +20,7 @@ namespace {
 
 constexpr ModelId kModel{7};
 constexpr std::size_t kPageBytes = std::size_t{64} << 10U;
-constexpr std::int64_t kPrompt = 16;
+constexpr std::int64_t kAheadPrompt = 16;
 const char* const kGolden = "llama-mha-f32";
 
 /// An engine on an emulated GPU whose sequences are planned as a worker's core would.
@@ -52,14 +52,14 @@ class Rig {
     const std::vector<TokenId> ids = read_golden(kGolden).input_ids;
     SequenceStart start{.id = SequenceId{id},
                         .model = model,
-                        .tokens = {ids.begin(), ids.begin() + kPrompt},
-                        .prompt_tokens = kPrompt,
+                        .tokens = {ids.begin(), ids.begin() + kAheadPrompt},
+                        .prompt_tokens = kAheadPrompt,
                         .params = std::move(params)};
     std::rotate(start.tokens.begin(),
                 start.tokens.begin() + static_cast<std::ptrdiff_t>(id % 4),
                 start.tokens.end());
     HEDDLE_CHECK(engine_->add_sequence(std::move(start)).has_value());
-    known_[id] = kPrompt;
+    known_[id] = kAheadPrompt;
     computed_[id] = 0;
     model_of_[id] = model;
   }
