@@ -26,6 +26,7 @@
 #include "ops/linear.h"
 #include "ops/log_probs.h"
 #include "ops/sample.h"
+#include "spec/block_panels.h"
 
 namespace heddle {
 namespace {
@@ -82,7 +83,11 @@ class Bench {
   void run() {
     fill(weights_);
     fill(x_);
-    for (const DType dtype : {DType::kBf16, DType::kI8}) {
+    std::vector<DType> types{DType::kBf16, DType::kI8, DType::kQ40};
+    if (divisor_ == 1) {
+      types.insert(types.end(), {DType::kQ80, DType::kQ4K, DType::kQ6K});
+    }
+    for (const DType dtype : types) {
       for (const Product& p : {Product{"qkv", 6144, 4096},
                                Product{"out", 4096, 4096},
                                Product{"gate_up", 28672, 4096},
@@ -105,8 +110,9 @@ class Bench {
  private:
   void product(DType dtype, const Product& p, std::int64_t tokens) {
     const std::int64_t outputs = p.outputs / divisor_;
-    const std::int64_t inputs = p.inputs / divisor_;
-    const std::int64_t bytes = outputs * inputs * ops::dtype_size(dtype);
+    const std::int64_t block = spec::block_size(dtype).elements;
+    const std::int64_t inputs = std::max<std::int64_t>(p.inputs / divisor_ / block, 1) * block;
+    const auto bytes = static_cast<std::int64_t>(spec::matrix_bytes(dtype, outputs, inputs));
     const auto seconds = [&](device::CudaStream& stream, bool blas) {
       return seconds_each(stream, [&](int i) {
         const std::int64_t copies = std::max<std::int64_t>(kWeightBytes / divisor_ / bytes, 1);
@@ -115,14 +121,16 @@ class Bench {
     };
     const double ours = seconds(*own_, false);
     double best = ours;
-    std::printf("%s %-8s %5lld x %6lld x %5lld  ours %9.1f us",
-                dtype == DType::kI8 ? "int8" : "bf16",
+    std::printf("%-8s %-8s %5lld x %6lld x %5lld  ours %9.1f us",
+                std::string(spec::dtype_name(dtype)).c_str(),
                 p.what,
                 static_cast<long long>(tokens),
                 static_cast<long long>(outputs),
                 static_cast<long long>(inputs),
                 1e6 * ours);
-    if (dtype == DType::kBf16) {
+    // Blocks of many tokens are unpacked for the library.
+    const bool unpacked = spec::is_blocks(dtype) && tokens > ops::kUnpackedTokens;
+    if (dtype == DType::kBf16 || unpacked) {
       const double theirs = seconds(*with_blas_, true);
       best = std::min(best, theirs);
       std::printf("  cuBLASLt %9.1f us", 1e6 * theirs);
@@ -188,7 +196,8 @@ class Bench {
     must(own_->synchronize());
   }
 
-  /// Bfloat16 up to 1, or int8 of all sizes: what is all zero takes less power, and less time.
+  /// Bfloat16 up to 1, or int8 and blocks of all sizes: what is all zero takes less power, and less
+  /// time.
   void fill(const Buffer& buffer) {
     std::vector<std::uint16_t> piece(std::min<std::size_t>(buffer.bytes() / 2, 1U << 20U));
     for (std::uint16_t& value : piece) {
@@ -216,7 +225,7 @@ class Bench {
         .scale = int8 ? ops::tensor_1d<const std::byte>(scale_.data(), DType::kF32, outputs)
                       : ops::ConstTensorRef{},
         .out = ops::tensor_2d(out_.data(), DType::kF32, tokens, outputs)};
-    if (!blas) {
+    if (!blas || spec::is_blocks(dtype)) {
       ops::OpContext context{.stream = stream, .kernels = *ops::kernels_for(device::Kind::kCuda)};
       ops::linear(context, args);
     } else if (!stream.attachment<ops::cuda::Blas>().multiply(stream, args)) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,10 +21,12 @@
 #include "device/cuda/cuda_device.h"
 #include "ops/attention.h"
 #include "ops/bf16.h"
+#include "ops/experts.h"
 #include "ops/gather_rows.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
 #include "ops/silu_mul.h"
+#include "spec/block_panels.h"
 
 namespace heddle {
 namespace {
@@ -134,6 +137,11 @@ class Bench {
     attend(kHeads[0], DType::kF32, 1, small_ ? 20 : 512, 0);
     for (const std::int64_t tokens : sizes({1, 32, 2048}, {3})) {
       rows(tokens);
+    }
+    for (const DType dtype : {DType::kBf16, DType::kQ4K}) {
+      for (const std::int64_t tokens : sizes({1, 8, 32, 128, 512, 2048}, {3})) {
+        mix(dtype, tokens);
+      }
     }
   }
 
@@ -261,6 +269,59 @@ class Bench {
                         .rows = ids.vector(),
                         .out = x.matrix(tokens, kColumns)});
     });
+  }
+
+  /// A layer's experts of a model of 30B, of which a token takes eight by chance.
+  void mix(DType dtype, std::int64_t tokens) {
+    const std::int64_t count = small_ ? 4 : 128;
+    const std::int64_t active = small_ ? 2 : 8;
+    const std::int64_t hidden = small_ ? 256 : 2048;
+    const std::int64_t width = small_ ? 256 : 768;
+    Rng rng(5);
+    std::vector<std::int32_t> chosen;
+    std::vector<bool> used(static_cast<std::size_t>(count));
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      // Neighbours, so that they are different and ascend.
+      const auto first =
+          static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(count - active + 1)));
+      for (std::int32_t i = 0; i < active; ++i) {
+        chosen.push_back(first + i);
+        used[static_cast<std::size_t>(first + i)] = true;
+      }
+    }
+    const auto bytes = [&](std::int64_t rows, std::int64_t columns) {
+      return static_cast<std::int64_t>(spec::matrix_bytes(dtype, rows, columns));
+    };
+    const std::int64_t in = bytes(count * 2 * width, hidden);
+    const std::int64_t out = bytes(count * hidden, width);
+    const Numbers gate_up(*device_, *stream_, DType::kBf16, in / 2);
+    const Numbers down(*device_, *stream_, DType::kBf16, out / 2);
+    const Numbers x(*device_, *stream_, DType::kBf16, tokens * hidden);
+    const Numbers gated(*device_, *stream_, DType::kBf16, tokens * width);
+    const Numbers sums(*device_, *stream_, DType::kF32, tokens * std::max(hidden, 2 * width));
+    const Numbers weights(*device_, *stream_, DType::kF32, tokens * active);
+    const Integers chosen_on(*device_, *stream_, chosen);
+    const ops::ExpertsArgs args{
+        .x = x.matrix(tokens, hidden),
+        .chosen = chosen_on.matrix(tokens),
+        .weights = weights.matrix(tokens, active),
+        .gate_up =
+            ops::tensor_2d<const std::byte>(gate_up.data(), dtype, count * 2 * width, hidden),
+        .down = ops::tensor_2d<const std::byte>(down.data(), dtype, count * hidden, width),
+        .rows = x.matrix(tokens, hidden),
+        .in = sums.matrix(tokens, 2 * width),
+        .gated = gated.matrix(tokens, width),
+        .product = sums.matrix(tokens, hidden),
+        .out = sums.matrix(tokens, hidden)};
+    const double seconds = measure([&] { ops::experts(context_, args); });
+    const auto read = static_cast<double>(std::count(used.begin(), used.end(), true)) *
+                      static_cast<double>(in + out) / static_cast<double>(count);
+    std::printf("experts     %-8s %5ld tokens %10.1f us %8.1f GB/s %8.2f TFLOP/s\n",
+                std::string(spec::dtype_name(dtype)).c_str(),
+                static_cast<long>(tokens),
+                seconds * 1e6,
+                read / seconds * 1e-9,
+                6e-12 * static_cast<double>(tokens * active * hidden * width) / seconds);
   }
 
   /// Queries, keys and values of a sequence that begins, with the heads of an 8B model.

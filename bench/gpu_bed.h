@@ -48,7 +48,7 @@ class Bed {
   /// `memory` and `page_bytes` as CudaDeviceOptions has them.
   Bed(const Shape& shape, std::uint64_t memory, std::size_t page_bytes)
       : shape_(shape),
-        layout_(store::plan_image(shape.model, spec::DType::kBf16)),
+        layout_(store::plan_image(shape.model, shape.dtype)),
         device_(make_device(layout_, memory, page_bytes)),
         pool_(*device_, first_pages(device_->properties().page_count)),
         image_pages_(store::pages_for(layout_.bytes, device_->properties().page_bytes)) {

@@ -48,7 +48,8 @@ class CeilingBench {
     double flops = 0;
     double seconds = 0;
     for (const store::ImageTensor& tensor : bed_.layout().tensors) {
-      if (tensor.layer == 0 && tensor.columns > 1) {
+      // Of blocks there are no products in bfloat16.
+      if (tensor.layer == 0 && tensor.columns > 1 && tensor.dtype == spec::DType::kBf16) {
         const std::int64_t tokens = bed_.shape().prompt;
         const double rate =
             product("product of layer 0", tensor, tokens, tensor.rows, tensor.columns);
@@ -61,7 +62,7 @@ class CeilingBench {
                 {{"copy_gb_s", 1e-9 * found.copy},
                  {"read_gb_s", 1e-9 * found.read},
                  {"gemm_tflop_s", 1e-12 * found.gemm},
-                 {"layer_products_tflop_s", 1e-12 * flops / seconds}});
+                 {"layer_products_tflop_s", seconds > 0 ? 1e-12 * flops / seconds : 0.0}});
     return found;
   }
 
@@ -69,13 +70,15 @@ class CeilingBench {
   [[nodiscard]] std::size_t x_bytes() const {
     const auto& shape = bed_.shape();
     return static_cast<std::size_t>(
-               std::max(shape.gemm * shape.gemm, shape.prompt * shape.model.intermediate)) *
+               std::max(shape.gemm * shape.gemm,
+                        shape.prompt * std::max(shape.model.intermediate, shape.model.hidden))) *
            2;
   }
   [[nodiscard]] std::size_t out_bytes() const {
     const auto& shape = bed_.shape();
-    return static_cast<std::size_t>(
-               std::max(shape.gemm * shape.gemm, shape.prompt * 2 * shape.model.intermediate)) *
+    return static_cast<std::size_t>(std::max(
+               shape.gemm * shape.gemm,
+               shape.prompt * std::max(2 * shape.model.intermediate, shape.model.experts.count))) *
            4;
   }
 

@@ -3,7 +3,8 @@
 //
 //   gpu_model [OPTION ...]
 //
-//   --shape       llama-3-8b, qwen2.5-14b (these two when absent), or tiny, for the emulated driver
+//   --shape       llama-3-8b, qwen2.5-14b (these two when absent), in blocks llama-3-8b-q4_k and
+//                 qwen3-30b-a3b-q4_k, or tiny and tiny-experts, for the emulated driver
 //   --part        of the measurement; several by commas, or by saying it again. All when absent
 //   --operations  the part of that name: what each operation of a step takes
 //   --budget      seconds of the whole run: what would begin later is skipped, what would end later

@@ -20,6 +20,7 @@
 #include "device/cuda/driver.h"
 #include "ops/attention.h"
 #include "ops/context.h"
+#include "ops/experts.h"
 #include "ops/fused.h"
 #include "ops/gather_rows.h"
 #include "ops/linear.h"
@@ -28,6 +29,7 @@
 #include "ops/sample.h"
 #include "ops/send.h"
 #include "ops/silu_mul.h"
+#include "spec/block_panels.h"
 
 namespace heddle::bench {
 
@@ -171,6 +173,10 @@ class OperationLog {
   }
 
   static double size(const ops::ConstTensorRef& tensor) {
+    if (tensor.present() && spec::is_blocks(tensor.dtype)) {
+      return static_cast<double>(
+          spec::matrix_bytes(tensor.dtype, tensor.shape[0], tensor.shape[1]));
+    }
     double bytes = tensor.present() ? static_cast<double>(ops::dtype_size(tensor.dtype)) : 0.0;
     for (int i = 0; i < tensor.rank; ++i) {
       bytes *= static_cast<double>(tensor.shape.at(static_cast<std::size_t>(i)));
@@ -204,6 +210,8 @@ class OperationLog {
         return "gate_up";
       case store::Role::kDown:
         return "down";
+      case store::Role::kRouter:
+        return "router";
       case store::Role::kEmbedding:  // Of its shape is the head, and the embedding is no product.
       case store::Role::kHead:
         return "head";
@@ -217,6 +225,19 @@ class OperationLog {
             .bytes = attended_.positions * per_position + size(args.query) + size(args.out),
             .flops = 4.0 * attended_.pairs *
                      static_cast<double>(args.query.shape[1] * args.query.shape[2])};
+  }
+
+  /// As many experts are read as their tokens can have chosen, if they agree in nothing.
+  static Noted experts(const ops::ExpertsArgs& args) {
+    const auto tokens = static_cast<double>(args.x.shape[0]);
+    const auto active = static_cast<double>(args.chosen.shape[1]);
+    const auto count = static_cast<double>(args.down.shape[0] / args.x.shape[1]);
+    const double read = std::min(1.0, tokens * active / count);
+    const double matrices = size(args.gate_up) + size(args.up) + size(args.down);
+    return {.name = "experts",
+            .bytes = read * matrices + size(args.x) + 2 * size(args.out),
+            .flops =
+                6.0 * tokens * active * static_cast<double>(args.x.shape[1] * args.gated.shape[1])};
   }
 
   static const ops::KernelTable& real() { return *ops::kernels_for(device::Kind::kCuda); }
@@ -240,13 +261,21 @@ class OperationLog {
       const auto bytes = static_cast<double>(args.bytes);
       current()->note(stream, {.name = "send", .bytes = bytes}, [&] { real().send(stream, args); });
     };
+    table.choose_experts = [](device::Stream& stream, const ops::ChooseExpertsArgs& args) {
+      current()->note(stream, {.name = "choose experts", .bytes = size(args.logits)}, [&] {
+        real().choose_experts(stream, args);
+      });
+    };
+    table.experts = [](device::Stream& stream, const ops::ExpertsArgs& args) {
+      current()->note(stream, experts(args), [&] { real().experts(stream, args); });
+    };
     table.attention = [](device::Stream& stream, const ops::AttentionArgs& args) {
       current()->note(stream, current()->attention(args), [&] { real().attention(stream, args); });
     };
     table.gather_rows = [](device::Stream& stream, const ops::GatherRowsArgs& args) {
-      const double bytes =
-          size(args.out) *
-          (1 + static_cast<double>(ops::dtype_size(args.table.dtype)) / sizeof(float));
+      const double row =
+          static_cast<double>(spec::row_bytes(args.table.dtype, args.table.shape[1]));
+      const double bytes = size(args.out) + static_cast<double>(args.out.shape[0]) * row;
       current()->note(
           stream, {.name = "gather", .bytes = bytes}, [&] { real().gather_rows(stream, args); });
     };

@@ -56,7 +56,8 @@ struct ModelOptions {
     parts += std::string(parts.empty() ? "" : "|") + part;
   }
   std::fprintf(stderr,
-               "gpu_model [--shape llama-3-8b|qwen2.5-14b|tiny]... [--part %s]...\n"
+               "gpu_model [--shape llama-3-8b|qwen2.5-14b|llama-3-8b-q4_k|qwen3-30b-a3b-q4_k|tiny|"
+               "tiny-experts]... [--part %s]...\n"
                "          [--operations] [--budget SECONDS] [--batches N,N,...] [--steps N]\n"
                "          [--rounds N] [--memory SIZE] [--page SIZE] [--python PROGRAM]\n"
                "gpu_model --tunables\n",
@@ -135,7 +136,7 @@ class ModelOptionsReader {
   }
 
   static Shape shape_called(std::string_view name) {
-    for (const Shape& shape : {llama_3_8b(), qwen25_14b(), tiny()}) {
+    for (const Shape& shape : all_shapes()) {
       if (shape.name == name) {
         return shape;
       }

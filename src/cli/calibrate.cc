@@ -9,7 +9,6 @@
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
-#include "config/blocks.h"
 #include "config/config.h"
 #include "lab/calibration.h"
 #include "lab/checkpoint_times.h"
@@ -63,7 +62,7 @@ Result<lab::CalibrationOptions> options_of(const config::Config& config,
                                  .pace_step = device->pace.step,
                                  .pace_token = device->pace.token,
                                  .directory = *directory,
-                                 .dtype = config::image_dtype(config, *model)};
+                                 .dtype = model->dtype};
 }
 
 /// The worker of a CPU device runs on its cores alone.

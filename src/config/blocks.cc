@@ -63,13 +63,6 @@ std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::i
   return blocks;
 }
 
-spec::DType image_dtype(const Config& config, const ModelConfig& model) {
-  const bool gpus = std::any_of(config.devices.begin(), config.devices.end(), [](const auto& each) {
-    return each.kind == DeviceKind::kCuda;
-  });
-  return model.dtype == spec::DType::kStored && gpus ? spec::DType::kBf16 : model.dtype;
-}
-
 std::vector<std::string> block_problems(const Config& config, bool by_host) {
   std::vector<std::string> problems;
   for (const ModelConfig& model : config.models) {

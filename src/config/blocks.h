@@ -17,10 +17,6 @@ namespace heddle::config {
 [[nodiscard]] std::vector<std::vector<std::size_t>> device_blocks(const Config& config,
                                                                   std::int64_t size);
 
-/// What an image of the model has its matrices as: model.dtype, but kBf16 for kStored where a
-/// device that runs models is a GPU, which computes with no blocks.
-[[nodiscard]] spec::DType image_dtype(const Config& config, const ModelConfig& model);
-
 /// What is wrong with the devices that models are to run on: there is none of that name, or it runs
 /// none of our models; there is no block for one that is to be sharded, or it is to be on certain
 /// devices too, or an external engine serves it. In a cluster stages need no block of one host. A

@@ -89,15 +89,5 @@ TEST(DeviceBlocks, StagesNeedABlockToo) {
   EXPECT_NE(block_problems(config)[0].find("for a model in stages"), std::string::npos);
 }
 
-TEST(ImageDtype, IsBfloat16ForAGpuWhereItIsLeftToTheFile) {
-  Config config = with_devices({8, 8});
-  ModelConfig model{.id = "m"};
-  EXPECT_EQ(image_dtype(config, model), spec::DType::kStored);
-  config.devices[1].kind = DeviceKind::kCuda;
-  EXPECT_EQ(image_dtype(config, model), spec::DType::kBf16);
-  model.dtype = spec::DType::kI8;
-  EXPECT_EQ(image_dtype(config, model), spec::DType::kI8);
-}
-
 }  // namespace
 }  // namespace heddle::config

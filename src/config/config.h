@@ -135,7 +135,7 @@ struct PlannerConfig {
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
-  /// kStored, kBf16, kF32 or kI8; of the first, image_dtype() (blocks.h) says what images have.
+  /// kStored, kBf16, kF32 or kI8; of the first, images have what spec::matrix_dtype() says.
   spec::DType dtype = spec::DType::kStored;
   std::vector<std::string> aliases{};
   std::string name{};           ///< For people.

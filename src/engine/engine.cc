@@ -70,7 +70,7 @@ Result<void> Engine::Impl::add_model(ModelId id,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
-  const std::string_view missing = spec::cpu_only(spec);
+  const std::string_view missing = spec::cpu_only(spec, layout.dtype);
   if (!missing.empty() && device_.properties().kind == device::Kind::kCuda) {
     return Error{Code::kInvalidArgument,
                  "run a model with " + std::string(missing) + " on a GPU: only CPUs do so far"};

@@ -2,126 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "cuda_emulator/emulated_driver.h"
-#include "engine/engine.h"
+#include "engine/generating_rig_test.h"
 #include "engine/test_host.h"
 #include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
 
-constexpr ModelId kModel{7};
-constexpr std::uint64_t kPages = 128;
-constexpr std::size_t kPageBytes = std::size_t{64} << 10U;
+using Bench = GeneratingRig;
 
-/// An engine with one model, to generate with.
-class Bench {
- public:
-  Bench(const std::string& golden,
-        spec::DType dtype,
-        const device::DeviceOptions& options,
-        bool run_ahead = false)
-      : host_(kPages, kPageBytes, options),
-        model_(host_.load(golden_directory() / golden, dtype)),
-        engine_(Engine::create(
-                    host_.device(), host_.pool(), {.prefix_cache = true, .run_ahead = run_ahead})
-                    .value()) {
-    HEDDLE_CHECK(
-        engine_->add_model(kModel, model_.spec, model_.layout, model_.window.base(), kKvLease)
-            .has_value());
-    engine_->set_image_ready(kModel, model_.layout.bytes);
-  }
-
-  struct Generated {
-    std::vector<TokenId> tokens{};
-    std::vector<spec::TokenDetails> details{};
-  };
-
-  Engine& engine() { return *engine_; }
-
-  void add(std::uint64_t id, std::vector<TokenId> prompt, std::int64_t tokens) {
-    add(id, std::move(prompt), {.temperature = 0.0F, .max_tokens = tokens, .logprobs = 5});
-  }
-  void add(std::uint64_t id, std::vector<TokenId> prompt, spec::SamplingParams params) {
-    SequenceStart start{.id = SequenceId{id},
-                        .model = kModel,
-                        .prompt_tokens = std::ssize(prompt),
-                        .params = std::move(params)};
-    start.tokens = std::move(prompt);
-    start.params.ignore_eos = true;
-    pending_[id] = std::ssize(start.tokens);
-    HEDDLE_CHECK(engine_->add_sequence(std::move(start)).has_value());
-  }
-
-  /// One step in which each of these computes at most `chunk` tokens.
-  Result<void> step(const std::vector<std::uint64_t>& ids, std::int64_t chunk) {
-    policy::StepPlan plan{.batches = {{.model = kModel}}, .stable_steps = 8};
-    for (const std::uint64_t id : ids) {
-      if (pending_.at(id) > 0) {
-        plan.batches[0].slices.push_back(
-            {.sequence = SequenceId{id}, .tokens = std::min(pending_.at(id), chunk)});
-      }
-    }
-    auto outcome = engine_->run(plan);
-    if (!outcome) {
-      return outcome.error();
-    }
-    HEDDLE_CHECK(outcome->starved.empty() && outcome->failed.empty());
-    for (std::size_t i = 0; i < outcome->results.size(); ++i) {
-      SliceResult& result = outcome->results[i];
-      std::int64_t& pending = pending_.at(result.sequence.value());
-      pending -= plan.batches[0].slices[i].tokens;
-      if (result.token) {
-        Generated& to = generated[result.sequence.value()];
-        to.tokens.push_back(*result.token);
-        to.details.push_back(std::move(result.details));
-        pending = result.finish == spec::FinishReason::kNone ? 1 : 0;
-      }
-    }
-    return {};
-  }
-
-  /// Runs sequences to their ends.
-  void finish(const std::vector<std::uint64_t>& ids, std::int64_t chunk = 512) {
-    while (std::any_of(ids.begin(), ids.end(), [this](auto id) { return pending_.at(id) > 0; })) {
-      HEDDLE_CHECK(step(ids, chunk).has_value());
-    }
-  }
-
-  std::map<std::uint64_t, Generated> generated{};
-
- private:
-  TestHost host_;
-  LoadedModel model_;
-  std::unique_ptr<Engine> engine_;
-  std::map<std::uint64_t, std::int64_t> pending_{};
-};
-
-class GpuTest : public testing::TestWithParam<std::string> {
- protected:
-  device::DeviceOptions gpu() {
-    if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {
-      return device::CudaDeviceOptions{.page_bytes = std::size_t{2} << 20U, .bytes = kPages << 21U};
-    }
-    driver_.emplace("memory=256MiB,granularity=65536");
-    return device::CudaDeviceOptions{.page_bytes = kPageBytes,
-                                     .bytes = kPages * kPageBytes,
-                                     .driver = emulator::EmulatedDriver::open().value()};
-  }
-
-  static bool gpu_is_emulated() { return std::getenv("HEDDLE_CUDA_DRIVER") == nullptr; }
-
-  std::optional<emulator::EmulatedDriver> driver_{};
-};
+class GpuTest : public OnGpu, public testing::WithParamInterface<std::string> {};
 
 std::vector<TokenId> prompt_of(const std::string& golden, std::ptrdiff_t tokens) {
   const std::vector<TokenId> ids = read_golden(golden).input_ids;
@@ -200,7 +95,8 @@ TEST_P(GpuTest, ManyAtOnceInChunksGenerateWhatEachDoesAlone) {
 std::vector<std::string> gpu_cases() {
   std::vector<std::string> cases = golden_cases();
   std::erase_if(cases, [](const std::string& name) {
-    return !spec::cpu_only(store::Checkpoint::open(golden_directory() / name)->config.model)
+    return !spec::cpu_only(store::Checkpoint::open(golden_directory() / name)->config.model,
+                           spec::DType::kF32)
                 .empty();
   });
   return cases;
@@ -212,11 +108,11 @@ INSTANTIATE_TEST_SUITE_P(Golden, GpuTest, testing::ValuesIn(gpu_cases()), [](con
   return text;
 });
 
-class OneGpuTest : public GpuTest {};
+using OneGpuTest = OnGpu;
 
-TEST_F(OneGpuTest, AModelWithExpertsIsRefused) {
-  TestHost host(kPages, kPageBytes, gpu());
-  const LoadedModel model = host.load(golden_directory() / "qwen3-moe", spec::DType::kBf16);
+TEST_F(OneGpuTest, AModelWithExpertsInFloat32IsRefused) {
+  TestHost host(kRigPages, kRigPageBytes, gpu());
+  const LoadedModel model = host.load(golden_directory() / "qwen3-moe", spec::DType::kF32);
   const auto engine = Engine::create(host.device(), host.pool()).value();
   const Result<void> added =
       engine->add_model(ModelId{1}, model.spec, model.layout, model.window.base(), kKvLease);

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "base/tunables.h"
+#include "ops/experts.h"
+#include "ops/linear.h"
+#include "spec/block_panels.h"
 #include "spec/pipe_stage.h"
 
 namespace heddle::engine {
@@ -28,6 +31,8 @@ constexpr std::uint64_t kOperationsOnce = 10;
 /// Of shards beside.
 constexpr std::uint64_t kExchangesOfLayer = 2;
 constexpr std::uint64_t kExchangesOnce = 2;
+/// Of a layer with experts, further ones.
+constexpr std::uint64_t kOperationsOfExperts = 10;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
@@ -60,6 +65,43 @@ std::size_t packed_bytes(device::Kind kind,
   return padded * (inputs * spec::dtype_bytes(spec::DType::kBf16) + sizeof(float));
 }
 
+/// On GPUs: weights in blocks that products of many tokens unpack.
+std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
+  if (weights != spec::DType::kStored || tokens <= ops::kUnpackedTokens) {
+    return 0;
+  }
+  const std::int64_t widest = std::max(
+      {(model.heads + 2 * model.kv_heads) * model.head_dim, 2 * model.intermediate, model.hidden});
+  const std::int64_t deepest =
+      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
+  return std::min(ops::kUnpackedBytes, static_cast<std::size_t>(widest * deepest * 2));
+}
+
+/// Whether gates and ups of some layer's experts are two matrices.
+bool experts_apart(const spec::ModelSpec& model, spec::DType weights) {
+  const auto type_of = [&](spec::Matrix matrix, std::int64_t layer) {
+    return spec::matrix_dtype(model, weights, matrix, layer, model.hidden);
+  };
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (type_of(spec::Matrix::kExpertsGate, layer) != type_of(spec::Matrix::kExpertsUp, layer)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// On GPUs: what experts() works in.
+std::size_t experts_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
+  const spec::Experts& experts = model.experts;
+  return experts.count == 0 ? 0
+                            : ops::expert_scratch_bytes(tokens,
+                                                        experts.active,
+                                                        experts.count,
+                                                        model.hidden,
+                                                        experts.intermediate,
+                                                        experts_apart(model, weights));
+}
+
 std::size_t scratch_bytes(device::Kind kind,
                           const spec::ModelSpec& model,
                           spec::DType weights,
@@ -71,7 +113,9 @@ std::size_t scratch_bytes(device::Kind kind,
   const auto parts =
       static_cast<std::size_t>(attention_parts() * tokens * model.heads * (model.head_dim + 2)) *
       sizeof(float);
-  return round_up(std::max(packed, std::min(parts, parts_bytes_max())), kAlignment);
+  const std::size_t products =
+      std::max(packed, std::min(parts, parts_bytes_max())) + unpacked_bytes(model, weights, tokens);
+  return round_up(std::max(products, experts_bytes(model, weights, tokens)), kAlignment);
 }
 
 }  // namespace
@@ -96,7 +140,8 @@ std::uint64_t workspace_bytes(device::Kind kind,
 
 std::uint64_t graph_bytes(const spec::ModelSpec& model) {
   const bool shard = model.shard.ranks > 1;
-  const std::uint64_t of_layer = kOperationsOfLayer + (shard ? kExchangesOfLayer : 0);
+  const std::uint64_t of_layer = kOperationsOfLayer + (shard ? kExchangesOfLayer : 0) +
+                                 (model.experts.count > 0 ? kOperationsOfExperts : 0);
   const std::uint64_t operations = of_layer * static_cast<std::uint64_t>(model.layers) +
                                    kOperationsOnce + (shard ? kExchangesOnce : 0);
   return spec::stages_of(model) > 1 ? 0 : kGraphs * operations * device::kRecordedBytes;

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "spec/block_panels.h"
+
 namespace heddle::engine {
 namespace {
 
@@ -54,6 +56,42 @@ TEST(Workspace, GrowsWithTheTokensAndHasNoMoreThanIsOfUse) {
   };
   EXPECT_EQ(scratch(32), 8U * 32U * 32U * 130U * 4U);
   EXPECT_EQ(scratch(8192), 64U << 20U);
+}
+
+TEST(Workspace, OnGpusHasRoomForBlocksThatAreUnpacked) {
+  spec::ModelSpec model = kLarge;
+  model.formats.assign(spec::format_count(model.layers), spec::DType::kQ4K);
+  const auto more = [](Kind kind, const spec::ModelSpec& of, std::int64_t tokens) {
+    return workspace_bytes(kind, of, spec::DType::kStored, tokens) -
+           workspace_bytes(kind, of, kBf16, tokens);
+  };
+  EXPECT_EQ(more(Kind::kCuda, model, 129), 32U << 20U);
+  EXPECT_EQ(more(Kind::kCuda, model, 128), 0U) << "so few are not unpacked";
+  EXPECT_EQ(more(Kind::kCpu, model, 129), 0U);
+  model.hidden = 256;
+  model.heads = 2;
+  model.kv_heads = 1;
+  model.intermediate = 256;
+  EXPECT_EQ(more(Kind::kCuda, model, 129), 512U * 256U * 2U) << "no more than all of a matrix";
+}
+
+TEST(Workspace, OnGpusHasRoomForWhatExpertsGive) {
+  spec::ModelSpec model = kLarge;
+  model.intermediate = 0;
+  model.experts = {.count = 64, .active = 8, .intermediate = 512};
+  const auto scratch = [&](Kind kind, spec::DType weights, std::int64_t tokens) {
+    return workspace_bytes(kind, model, weights, tokens) - activation_bytes(model, weights, tokens);
+  };
+  const std::size_t slots = 2048U * 8U;
+  EXPECT_GE(scratch(Kind::kCuda, kBf16, 2048), slots * (512 * 2 + 4096 * 4));
+  EXPECT_EQ(scratch(Kind::kCuda, kBf16, 4096), scratch(Kind::kCuda, kBf16, 2048))
+      << "they come one part after the other";
+  EXPECT_LT(scratch(Kind::kCpu, kBf16, 2048), slots * 4096);
+  model.formats.assign(spec::format_count(model.layers), spec::DType::kQ4K);
+  const std::size_t alike = scratch(Kind::kCuda, spec::DType::kStored, 2048);
+  model.formats[spec::format_index(spec::Matrix::kExpertsUp, 3)] = spec::DType::kQ6K;
+  EXPECT_EQ(scratch(Kind::kCuda, spec::DType::kStored, 2048), alike + slots * 2 * 512 * 4);
+  EXPECT_GT(graph_bytes(model), graph_bytes(kLarge));
 }
 
 TEST(Workspace, RecordingsAreOfModelsThatHaveAllLayers) {

@@ -27,12 +27,12 @@ void open_files(const std::string& directory,
                 const agent::HostGeometry& geometry,
                 OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
-  const spec::DType dtype = config::image_dtype(config, model);
-  opened.ranks = model.pipeline_parallel > 1
-                     ? agent::open_host_stages(
-                           directory, config.directory, dtype, geometry, model.pipeline_parallel)
-                     : agent::open_host_shards(
-                           directory, config.directory, dtype, geometry, model.tensor_parallel);
+  opened.ranks =
+      model.pipeline_parallel > 1
+          ? agent::open_host_stages(
+                directory, config.directory, model.dtype, geometry, model.pipeline_parallel)
+          : agent::open_host_shards(
+                directory, config.directory, model.dtype, geometry, model.tensor_parallel);
   if (!opened.ranks) {
     return;
   }
@@ -75,8 +75,7 @@ void open_cuts(const std::string& directory,
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
-    auto cut = agent::open_host_stages(
-        directory, config.directory, config::image_dtype(config, model), geometry, stages);
+    auto cut = agent::open_host_stages(directory, config.directory, model.dtype, geometry, stages);
     if (!cut) {
       return;
     }
@@ -99,15 +98,15 @@ bool is_partial(const OpenedModel& opened,
 }
 
 /// Whether there are operations for all that the model is made of.
-bool knows(const config::DeviceConfig& device, const spec::ModelSpec& model) {
-  return spec::cpu_only(model).empty() || device.kind == config::DeviceKind::kCpu;
+bool knows(const config::DeviceConfig& device, const agent::HostModel& model) {
+  return spec::cpu_only(model.spec, model.dtype).empty() || device.kind == config::DeviceKind::kCpu;
 }
 
 /// Whether a model that one device can hold may run there.
 bool may_run_on(const config::ModelConfig& model,
-                const spec::ModelSpec& spec,
+                const agent::HostModel& part,
                 const config::DeviceConfig& device) {
-  return config::runs_models(device) && knows(device, spec) &&
+  return config::runs_models(device) && knows(device, part) &&
          (model.devices.empty() ||
           std::find(model.devices.begin(), model.devices.end(), device.name) !=
               model.devices.end());
@@ -122,7 +121,7 @@ std::vector<OfferedRank> offer_cut(const config::Config& config,
   for (const agent::HostModel& stage : stages) {
     OfferedRank& rank = offered.emplace_back(OfferedRank{.image_bytes = stage.image_bytes});
     for (std::size_t i = 0; i < config.devices.size(); ++i) {
-      if (may_run_on(model, stage.spec, config.devices[i])) {
+      if (may_run_on(model, stage, config.devices[i])) {
         rank.footprints[device_id(host, i)] = footprint_on(config.devices[i], stage);
       }
     }
@@ -138,7 +137,7 @@ void offer_blocks(const config::Config& config,
                   Offer& offer) {
   const std::vector<agent::HostModel>& ranks = *model.ranks;
   for (const std::vector<std::size_t>& block : config::device_blocks(config, std::ssize(ranks))) {
-    if (!knows(config.devices[block.front()], ranks.front().spec)) {
+    if (!knows(config.devices[block.front()], ranks.front())) {
       continue;
     }
     std::vector<DeviceId>& devices = offer.blocks.emplace_back().devices;
@@ -152,7 +151,7 @@ void offer_blocks(const config::Config& config,
   const bool over_hosts = config.cluster && model.config.pipeline_parallel > 1;
   for (std::size_t i = 0; over_hosts && offer.blocks.empty() && i < config.devices.size(); ++i) {
     for (std::size_t rank = 0; rank < ranks.size() && runs_models(config.devices[i]) &&
-                               knows(config.devices[i], ranks[rank].spec);
+                               knows(config.devices[i], ranks[rank]);
          ++rank) {
       offer.ranks[rank].footprints[device_id(host, i)] =
           footprint_on(config.devices[i], ranks[rank]);
@@ -172,10 +171,10 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
   }
   const agent::HostModel& first = model.ranks->front();
   if (std::ranges::none_of(config.devices, [&](const config::DeviceConfig& device) {
-        return config::runs_models(device) && knows(device, first.spec);
+        return config::runs_models(device) && knows(device, first);
       })) {
     offer.failure = Error{Code::kInvalidArgument,
-                          "models with " + std::string(spec::cpu_only(first.spec)) +
+                          "models with " + std::string(spec::cpu_only(first.spec, first.dtype)) +
                               " run on devices of kind cpu so far, and this host has none; another "
                               "engine can serve it: configure it with `cmd:`"};
     return offer;
@@ -191,7 +190,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     return offer;
   }
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
-    if (may_run_on(model.config, first.spec, config.devices[i])) {
+    if (may_run_on(model.config, first, config.devices[i])) {
       offer.ranks[0].footprints[device_id(host, i)] = footprint_on(config.devices[i], first);
     }
   }

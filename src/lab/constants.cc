@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "agent/host_model.h"
-#include "config/blocks.h"
 #include "host/opened_model.h"
 
 namespace heddle::lab {
@@ -29,7 +28,7 @@ Result<Constants> measure_constants(const LabFile& lab,
   const std::vector<std::string> names = model_names(lab);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const config::ModelConfig& model = model_called(config, names[i]);
-    const spec::DType dtype = config::image_dtype(config, model);
+    const spec::DType dtype = model.dtype;
     const auto key = std::pair(model.path, dtype);
     if (!known.contains(key)) {
       const Result<agent::HostModel> host =

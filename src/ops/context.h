@@ -52,7 +52,6 @@ struct KernelTable {
   /// are spoilt. What was done before stays as it is. Null, as is end_survey, or it returns
   /// nullptr, where there is no choice.
   const KernelTable* (*begin_survey)(device::Stream& stream, Duration most) = nullptr;
-  /// Null, as are the next and share_rows, where there is no model with experts.
   void (*choose_experts)(device::Stream& stream, const ChooseExpertsArgs& args) = nullptr;
   /// Gives back what a survey took; returns how many ways were timed.
   std::int64_t (*end_survey)(device::Stream& stream) = nullptr;

@@ -12,6 +12,9 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->all_gather, nullptr);
     EXPECT_NE(table->all_reduce, nullptr);
     EXPECT_NE(table->attention, nullptr);
+    EXPECT_NE(table->choose_experts, nullptr);
+    EXPECT_NE(table->experts, nullptr);
+    EXPECT_NE(table->share_rows, nullptr);
     EXPECT_NE(table->gather_rows, nullptr);
     EXPECT_NE(table->linear, nullptr);
     EXPECT_NE(table->log_probs, nullptr);

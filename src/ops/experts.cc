@@ -1,5 +1,7 @@
 #include "ops/experts.h"
 
+#include <algorithm>
+
 #include "ops/checks.h"
 #include "spec/block_panels.h"
 
@@ -34,6 +36,21 @@ void check_experts_matrix(const ConstTensorRef& matrix,
 }
 
 }  // namespace
+
+std::size_t expert_scratch_bytes(std::int64_t tokens,
+                                 std::int64_t active,
+                                 std::int64_t experts,
+                                 std::int64_t hidden,
+                                 std::int64_t width,
+                                 bool apart) {
+  constexpr std::int64_t kPieces = 7;
+  constexpr std::int64_t kTileBytes = 12;
+  const std::int64_t slots = std::min(tokens, kExpertTokens) * active;
+  const std::int64_t tiles = std::min(slots, experts + slots);
+  const std::int64_t bytes = tiles * kTileBytes + 4 + 2 * slots * 4 + slots * width * 2 +
+                             (apart ? slots * 2 * width * 4 : 0) + slots * hidden * 4;
+  return static_cast<std::size_t>(bytes + kPieces * kExpertPiece);
+}
 
 void choose_experts(OpContext& context, const ChooseExpertsArgs& args) {
   const std::int64_t tokens = args.logits.shape[0];

@@ -4,9 +4,22 @@
 #include "ops/tensor_ref.h"
 
 /// A mixture of experts in place of an MLP (N. Shazeer et al., "Outrageously Large Neural
-/// Networks", arXiv:1701.06538): a router says which few of many gated MLPs a token takes. Only
-/// CPUs have these operations.
+/// Networks", arXiv:1701.06538): a router says which few of many gated MLPs a token takes.
 namespace heddle::ops {
+
+/// On CUDA: tokens that take their experts at once, at most.
+inline constexpr std::int64_t kExpertTokens = 2048;
+/// Pieces of the scratch memory below begin at multiples of it [bytes].
+inline constexpr std::int64_t kExpertPiece = 256;
+
+/// Scratch memory that experts() takes of a CUDA stream, for `tokens` of its tokens up to
+/// kExpertTokens [bytes]. `apart`: gates and ups are two matrices.
+[[nodiscard]] std::size_t expert_scratch_bytes(std::int64_t tokens,
+                                               std::int64_t active,
+                                               std::int64_t experts,
+                                               std::int64_t hidden,
+                                               std::int64_t width,
+                                               bool apart);
 
 struct ChooseExpertsArgs {
   ConstTensorRef logits{};  ///< f32 [tokens, experts]: what the router gives.
@@ -42,10 +55,11 @@ struct ExpertsArgs {
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
 /// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. The matrices may be of
 /// different types that compute alike, such as blocks; where they are blocks, experts have whole
-/// panels (spec/block_panels.h). Experts are added one after
-/// the other, ascending, so the bits of a token do not depend on the others. Weights of experts
-/// that no token chose are not read. tokens == 0 is a no-op. Shapes and types that do not fit are
-/// bugs and CHECK-fail.
+/// panels (spec/block_panels.h). Experts are added one after the other, ascending, so on a CPU the
+/// bits of a token do not depend on the others. Weights of experts that no token chose are not
+/// read. On CUDA the matrices are blocks, or bf16 of a multiple of eight columns, within
+/// spec/operations.h's bounds, and `rows`, `in`, `gated` and `product` are not used but for their
+/// shapes. tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void experts(OpContext& context, const ExpertsArgs& args);
 
 struct ShareRowsArgs {

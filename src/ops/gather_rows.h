@@ -8,8 +8,7 @@
 namespace heddle::ops {
 
 struct GatherRowsArgs {
-  /// f32 or bf16 [entries, columns], contiguous; or blocks in panels (spec/block_panels.h), on
-  /// CPUs.
+  /// f32 or bf16 [entries, columns], contiguous; or blocks in panels (spec/block_panels.h).
   ConstTensorRef table{};
   ConstTensorRef rows{};   ///< i32 [n]
   std::int64_t first = 0;  ///< Which row the table begins with, where it is part of a larger one.

@@ -4,7 +4,7 @@
 
 namespace heddle::spec {
 
-std::string_view cpu_only(const ModelSpec& model) {
+std::string_view cpu_only(const ModelSpec& model, DType image) {
   const Scales& scales = model.scales;
   if (has_states(model)) {
     return "linear attention";
@@ -12,8 +12,16 @@ std::string_view cpu_only(const ModelSpec& model) {
   if (model.attention_gate || model.rotary_dim > 0) {
     return "gates of attention or heads that rotate in part";
   }
-  if (model.experts.count > 0) {
-    return "experts";
+  const Experts& experts = model.experts;
+  if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
+    return "experts in float32 or int8";
+  }
+  // What kernels load at once, and what they have room for.
+  if (experts.count > 0 && (model.hidden % 8 != 0 || experts.intermediate % 8 != 0)) {
+    return "experts whose widths are no multiples of 8";
+  }
+  if (experts.count > kGpuExperts || experts.active > kGpuActiveExperts) {
+    return "so many experts";
   }
   if (model.norms != Norms::kBefore) {
     return "norms of what layers add";

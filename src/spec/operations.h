@@ -1,14 +1,20 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "spec/model_spec.h"
 
 namespace heddle::spec {
 
-/// What of the model's operations only CPUs have so far, in words for messages: "experts", "norms
-/// of what layers add". Empty where GPUs have all.
-[[nodiscard]] std::string_view cpu_only(const ModelSpec& model);
+/// Of experts, what a GPU's kernels have room for: in a layer, and that a token takes.
+inline constexpr std::int64_t kGpuExperts = 1024;
+inline constexpr std::int64_t kGpuActiveExperts = 32;
+
+/// What of the operations of a model, whose image is of `image`, only CPUs have so far, in words
+/// for messages: "norms of what layers add", "experts in float32 or int8". Empty where GPUs have
+/// all.
+[[nodiscard]] std::string_view cpu_only(const ModelSpec& model, DType image);
 
 /// Whether sequences of the model have a state beside keys and values: layers of linear attention.
 [[nodiscard]] bool has_states(const ModelSpec& model);

@@ -7,21 +7,32 @@ namespace {
 
 TEST(CpuOnly, NamesWhatGpusLack) {
   ModelSpec model;
-  EXPECT_EQ(cpu_only(model), "");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "");
   model.scales.attention = 0.5;
   model.qk_norm_whole = true;
   model.layer_rope = {LayerRope::kLocal, LayerRope::kNone};
-  EXPECT_EQ(cpu_only(model), "");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "");
   model.scales.logit_cap = 30;
-  EXPECT_EQ(cpu_only(model), "soft caps");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "soft caps");
   model.scales.residual = 0.5;
-  EXPECT_EQ(cpu_only(model), "scaled embeddings, sums or logits");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "scaled embeddings, sums or logits");
   model.activation = Activation::kGeluTanh;
-  EXPECT_EQ(cpu_only(model), "gates of GELU");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "gates of GELU");
   model.norms = Norms::kAround;
-  EXPECT_EQ(cpu_only(model), "norms of what layers add");
-  model.experts.count = 2;
-  EXPECT_EQ(cpu_only(model), "experts");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "norms of what layers add");
+}
+
+TEST(CpuOnly, NamesWhatGpusLackOfExperts) {
+  ModelSpec model{.hidden = 64, .experts = {.count = 8, .active = 2, .intermediate = 48}};
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "");
+  EXPECT_EQ(cpu_only(model, DType::kStored), "");
+  EXPECT_EQ(cpu_only(model, DType::kF32), "experts in float32 or int8");
+  EXPECT_EQ(cpu_only(model, DType::kI8), "experts in float32 or int8");
+  model.experts.intermediate = 44;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "experts whose widths are no multiples of 8");
+  model.experts.intermediate = 48;
+  model.experts.active = 33;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "so many experts");
 }
 
 TEST(AttentionScale, IsByTheHeadUnlessTheModelSays) {

@@ -50,8 +50,6 @@ Result<std::vector<std::int64_t>> cut_layers(const ModelSpec& model,
                  "cut a model into " + std::to_string(stages) +
                      " stages: only whole models have linear attention"};
   }
-  // Hosts that compute blocks and hosts that decode them are to cut alike.
-  dtype = dtype == DType::kStored ? DType::kBf16 : dtype;
   std::vector<std::int64_t> best;
   std::uint64_t least = UINT64_MAX;
   for (std::int64_t first = 1; first <= model.layers - (stages - 1); ++first) {

@@ -47,9 +47,9 @@ class Setting:
     out: pathlib.Path
     small: bool = False
 
-    def model(self, name, limit, parts, shape="llama-3-8b", batches=None, environment=None):
-        """A run of gpu_model, which knows its own budget."""
-        what = TINY if self.small else ["--shape", shape, *(["--batches", batches] if batches else [])]
+    def model(self, name, limit, parts, shape="llama-3-8b", batches=None, environment=None, tiny="tiny"):
+        """A run of gpu_model, which knows its own budget. `tiny`: its shape where `small`."""
+        what = ["--shape", tiny, *TINY[2:]] if self.small else ["--shape", shape, *(["--batches", batches] if batches else [])]
         command = ["bin/gpu_model", *what, "--part", parts, "--budget", str(limit - 5), "--python", PYTHON]
         return Part(name, limit, command, blas=True, environment=environment or {})
 
@@ -73,7 +73,7 @@ def truth(of):
         of.tests("engine", 120, "engine_test", select="*GpuTest.*", small="*GpuTest.Greedy*/llama_*_f*"),
         of.bench("bench_device", 90, "cuda_device"),
         of.model("first_numbers", 90, "load,decode", batches="1"),
-        of.tests("own_products", 60, "ops_cuda_test", "LinearTest.*", "LinearTest.Add*", {"HEDDLE_CUBLASLT": "none"}),
+        of.tests("own_products", 60, "ops_cuda_test", "LinearTest.*:LinearBlocksTest.*", "LinearTest.Add*", {"HEDDLE_CUBLASLT": "none"}),
         of.script("torch_ceilings", 90, "bench/gpu_ceilings.py"),
     ]
 
@@ -84,6 +84,8 @@ def numbers(of):
     return [
         of.model("model_8b", 300, parts),
         of.model("operations_8b", 80, "operations"),
+        of.model("operations_q4_k", 60, "operations", shape="llama-3-8b-q4_k"),
+        of.model("operations_experts", 60, "operations", shape="qwen3-30b-a3b-q4_k", tiny="tiny-experts"),
         of.bench("bench_linear", 90, "cuda_linear", blas=True),
         of.bench("bench_ops", 90, "cuda_ops"),
         Part("bench_loop", 40, ["bin/gpu_loop", "--kernels", "all"], why_not=SLOW if of.small else ""),

@@ -113,6 +113,7 @@ TESTED_BY = {
     "cuda/survey.cc": "ops/cuda/survey_test.cc",
     "worker/mapper_shares.cc": "worker/peer_load_test.cc",
     "cuda/kernels.cc": "ops/context_test.cc",
+    "cuda/panels.cc": "ops/linear_blocks_test.cc",
     "ops/op_test_cpu.cc": "every test of an operation",
     "ops/op_test_cuda.cc": "every test of an operation",
     "cuda/cuda_context.cc": "device/cuda/cuda_device_test.cc",

@@ -146,15 +146,18 @@ bool Blas::opens(device::CudaStream& stream) {
   return library_ != nullptr;
 }
 
-Blas::Product Blas::product_of(const device::CudaStream& stream, const LinearArgs& args) {
+Blas::Product Blas::product_of(const device::CudaStream& stream,
+                               const LinearArgs& args,
+                               std::size_t kept) {
   const std::size_t wanted = static_cast<std::size_t>(tuned(Tuned::kBlasWorkspaceMib)) << 20U;
+  const std::size_t limit = stream.scratch_limit();
   return {.tokens = args.x.shape[0],
           .outputs = args.weight.shape[0],
           .inputs = args.weight.shape[1],
           .x_stride = args.x.stride[0],
           .residual_stride = args.residual.present() ? args.residual.stride[0] : 0,
           .out_stride = args.out.stride[0],
-          .workspace = std::min(wanted, stream.scratch_limit()),
+          .workspace = std::min(wanted, limit > kept ? limit - kept : 0),
           .bf16 = args.weight.dtype == DType::kBf16,
           .out_bf16 = args.out.dtype == DType::kBf16,
           .bias = args.bias.present(),
@@ -280,13 +283,15 @@ cublasStatus_t Blas::enqueue(device::CudaStream& stream,
                              const LinearArgs& args,
                              const std::byte* weight,
                              const Plan& plan,
-                             const Advice& advice) {
+                             const Advice& advice,
+                             std::size_t kept) {
   std::byte* workspace = nullptr;
   if (advice.workspaceSize > 0) {
-    workspace = stream.scratch(advice.workspaceSize);
+    workspace = stream.scratch(kept + advice.workspaceSize);
     if (workspace == nullptr) {
       return kBlasSuccess;  // The stream has failed.
     }
+    workspace += kept;
   }
   const CublasLtApi& api = library_->api();
   const std::uintptr_t bias = address_of(args.bias);
@@ -317,16 +322,17 @@ cublasStatus_t Blas::enqueue(device::CudaStream& stream,
                             stream.handle());
 }
 
-bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
+bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept) {
   if (!does(args) || !opens(stream)) {
     return false;
   }
   stream.device().context().make_current();
-  const Plan& plan = plan_of(product_of(stream, args), address_of(args.bias));
+  const Plan& plan = plan_of(product_of(stream, args, kept), address_of(args.bias));
   if (!plan.usable) {
     return false;
   }
-  if (const cublasStatus_t status = enqueue(stream, args, args.weight.data, plan, plan.advice);
+  if (const cublasStatus_t status =
+          enqueue(stream, args, args.weight.data, plan, plan.advice, kept);
       status != kBlasSuccess) {
     stream.fail({.code = Code::kUnavailable,
                  .message = "cuBLASLt: a product failed: status " + std::to_string(status)});

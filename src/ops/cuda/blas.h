@@ -55,8 +55,9 @@ class Blas {
 
   /// Enqueues a product of float32 or bfloat16, as linear.h says. False, and nothing enqueued,
   /// where there is no library or it has nothing for such a product; each is logged once. A
-  /// product is looked up when it comes the first time, which takes a while, and remembered.
-  bool multiply(device::CudaStream& stream, const LinearArgs& args);
+  /// product is looked up when it comes the first time, which takes a while, and remembered. The
+  /// first `kept` bytes of the stream's scratch memory are the caller's, a multiple of 256.
+  bool multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept = 0);
   /// Whether there is a library; looks for it the first time.
   bool opens(device::CudaStream& stream);
 
@@ -114,7 +115,9 @@ class Blas {
 
   /// Whether the library has such products at all.
   [[nodiscard]] static bool does(const LinearArgs& args);
-  static Product product_of(const device::CudaStream& stream, const LinearArgs& args);
+  static Product product_of(const device::CudaStream& stream,
+                            const LinearArgs& args,
+                            std::size_t kept = 0);
   const Plan& plan_of(const Product& product, std::uintptr_t bias);
   Plan describe(const Product& product, std::uintptr_t bias);
   std::vector<Advice> advice_for(const Product& product, const Plan& plan, std::int64_t most);
@@ -122,7 +125,8 @@ class Blas {
                          const LinearArgs& args,
                          const std::byte* weight,
                          const Plan& plan,
-                         const Advice& advice);
+                         const Advice& advice,
+                         std::size_t kept = 0);
   void take_advice(const Product& product, Plan& plan);
   void drop(const Plan& plan);
 

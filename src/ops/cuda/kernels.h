@@ -20,6 +20,8 @@ bool attention_turns(const AttentionArgs& args);
 /// Of the rows alone whose state in parts.left is marked as missing.
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
+void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args);
+void experts(device::Stream& stream, const ExpertsArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
 bool linear_norm(device::Stream& stream, const LinearNormArgs& args);
@@ -31,6 +33,7 @@ void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);
 void send(device::Stream& stream, const SendArgs& args);
+void share_rows(device::Stream& stream, const ShareRowsArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
 void wait(device::Stream& stream, const WaitArgs& args);
 

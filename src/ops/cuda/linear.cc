@@ -11,8 +11,10 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/linear_params.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/linear_args.h"
 #include "ops/cuda/norm.h"
 #include "ops/cuda/products.h"
+#include "ops/cuda/panels.h"
 #include "ops/fused.h"
 
 namespace heddle::ops::cuda {
@@ -38,24 +40,8 @@ bool aligned(const ConstTensorRef& rows) {
 }
 
 LinearParams params_of(const LinearArgs& args) {
-  return {.x = args.x.data,
-          .x_low = nullptr,
-          .x_stride = args.x.stride[0] * dtype_size(args.x.dtype),
-          .weight = args.weight.data,
-          .scale = args.scale.as<float>(),
-          .exponent = nullptr,
-          .bias = args.bias.as<float>(),
-          .residual = args.residual.as<float>(),
-          .residual_stride = args.residual.stride[0],
-          .out = args.out.data,
-          .out_stride = args.out.stride[0],
-          .tokens = static_cast<std::int32_t>(args.x.shape[0]),
-          .outputs = static_cast<std::int32_t>(args.weight.shape[0]),
-          .inputs = static_cast<std::int32_t>(args.weight.shape[1]),
-          .aligned = aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x)),
-          .out_bf16 = args.out.dtype == DType::kBf16,
-          .gated = false,
-          .norm = {}};
+  return linear_params(
+      args, aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x)));
 }
 
 void launch_f32(device::CudaStream& stream, const LinearParams& params) {
@@ -147,6 +133,10 @@ void launch_own(device::CudaStream& stream, const LinearParams& params, DType we
 
 void linear(device::Stream& stream, const LinearArgs& args) {
   device::CudaStream& cuda = cuda_stream(stream);
+  if (spec::is_blocks(args.weight.dtype)) {
+    linear_panels(cuda, args);
+    return;
+  }
   if (args.weight.dtype == DType::kI8) {
     linear_int8(cuda, params_of(args));
     return;
@@ -166,8 +156,10 @@ void linear(device::Stream& stream, const LinearArgs& args) {
 bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
   const LinearArgs& product = args.linear;
   const std::int64_t tokens = product.x.shape[0];
-  if (tokens > std::min(tuned(Tuned::kNormTokens), thin_tokens(product.weight.dtype)) ||
-      product.out.dtype != DType::kF32 || args.norm.x.rank != 2) {
+  const bool panels = spec::is_blocks(product.weight.dtype);
+  const std::int64_t thin = panels ? kPanelThinTokens : thin_tokens(product.weight.dtype);
+  if (tokens > std::min(tuned(Tuned::kNormTokens), thin) || product.out.dtype != DType::kF32 ||
+      args.norm.x.rank != 2) {
     return false;
   }
   device::CudaStream& cuda = cuda_stream(stream);
@@ -175,10 +167,14 @@ bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
   if (counter == nullptr) {
     return false;
   }
+  const RmsNormParams norm = norm_params(args.norm);
+  const ThenNorm then{.counter = counter, .threads = norm_threads(norm), .params = norm};
+  if (panels) {
+    multiply_panels(cuda, product, then);
+    return true;
+  }
   LinearParams params = params_of(product);
-  params.norm.counter = counter;
-  params.norm.params = norm_params(args.norm);
-  params.norm.threads = norm_threads(params.norm.params);
+  params.norm = then;
   launch_own(cuda, params, product.weight.dtype);
   return true;
 }
@@ -186,6 +182,9 @@ bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
 bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
   const LinearArgs& product = args.linear;
   device::CudaStream& cuda = cuda_stream(stream);
+  if (spec::is_blocks(product.weight.dtype)) {
+    return silu_panels(cuda, args);
+  }
   if (product.weight.dtype == DType::kF32) {
     return false;
   }

@@ -1,7 +1,6 @@
-#include "ops/cuda/kernels/last_block.cuh"
 #include "ops/cuda/kernels/linear_kinds.cuh"
-#include "ops/cuda/kernels/rms_norm.cuh"
 #include "ops/cuda/kernels/silu.cuh"
+#include "ops/cuda/kernels/then_normalise.cuh"
 
 /// Few tokens: what counts is that every weight is read once, in whole lines, with enough of it on
 /// the way. Tensor cores multiply, so that sixteen tokens cost as one: an operand is 16 outputs of
@@ -177,27 +176,6 @@ __device__ void add_lines(const LinearParams& params,
   }
 }
 
-/// Shared memory of then_normalise().
-struct ThinNormShared {
-  std::int32_t count;
-  float partial[kThinWarps];
-};
-
-/// Normalises all tokens, by the block that comes last.
-__device__ inline void then_normalise(const LinearParams& params, ThinNormShared& shared) {
-  if (!is_last_block(params.norm.counter, static_cast<std::int32_t>(gridDim.x), shared.count)) {
-    return;
-  }
-  for (int token = 0; token < params.tokens; ++token) {
-    normalise(params.norm.params,
-              token,
-              static_cast<int>(threadIdx.x),
-              params.norm.threads,
-              [&](float own) { return block_sum(own, shared.partial); });
-    __syncthreads();
-  }
-}
-
 template <class Kind, int kGroups>
 __device__ void linear_thin(const LinearParams& params) {
   constexpr int kTokens = 8 * kGroups;
@@ -252,7 +230,7 @@ __device__ void linear_thin(const LinearParams& params) {
   }
   if (params.norm.counter != nullptr) {
     __syncthreads();  // Nobody reads sums any more.
-    then_normalise(params, *reinterpret_cast<ThinNormShared*>(&stages));
+    then_normalise(params, *reinterpret_cast<ThenNormShared<kThinWarps>*>(&stages));
   }
 }
 

@@ -1,0 +1,96 @@
+"""Models in their files' formats, and mixtures of experts, on a GPU: the emulated driver's."""
+
+import json
+import sys
+
+import pytest
+import server as heddle
+from test_gpu import machine
+
+sys.path.insert(0, str(heddle.ROOT / "tests/engines"))
+import gguf  # noqa: E402: tests/engines/gguf.py
+import packed  # noqa: E402: tests/engines/packed.py
+
+KINDS = [kind for kind in packed.CONFIGS if kind not in ("gptq", "fp8")]
+FILES = ["llama", "mixtral", "qwen2moe", "qwen3moe"]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Models of a heddle.yaml."""
+    folder = tmp_path_factory.mktemp("formats")
+    made = ["adder"]
+    for kind in packed.CONFIGS:
+        packed.write(heddle.MODELS / "adder", folder / kind, kind)
+        made.append(f"  {kind}: {{path: {folder / kind}}}\n")
+    gguf.write(heddle.MODELS / "sorter", folder / "sorter.gguf", gguf.Q8_0)
+    made += ["sorter", f"  sorter-gguf: {{path: {folder / 'sorter.gguf'}}}\n"]
+    made += [f"  {name}: {{path: {heddle.ROOT}/tests/golden/gguf/{name}.gguf}}\n" for name in FILES]
+    return made
+
+
+@pytest.fixture(scope="module")
+def gpu(rows):
+    devices = "  - {kind: cuda, memory: 48MiB, page: 64KiB}\n"
+    with heddle.Server(heddle.config(models=rows, devices=devices), env=machine(memory="128MiB")) as running:
+        yield running
+
+
+def image_bytes(server, model):
+    """Of a model's weights on its device."""
+    (found,) = {
+        value
+        for name, value in server.metrics().items()
+        if name.startswith("heddle_model_image_bytes{") and f'"{model}"' in name
+    }
+    return found
+
+
+# The numbers were rounded with no care for what they add up to, so that some sums are lost.
+@pytest.mark.parametrize("kind", packed.CONFIGS)
+def test_a_quantised_model_knows_its_trade(gpu, kind):
+    cases = heddle.eval_set("adder", 16)
+    right = sum(gpu.chat(kind, prompt) == answer for prompt, answer in cases)
+    assert right >= 13, f"{right} of {len(cases)}"
+
+
+def test_a_file_of_8_bit_blocks_knows_its_trade(gpu):
+    cases = heddle.eval_set("sorter", 8)
+    right = 0
+    for prompt, answer in cases:
+        asked = {"model": "sorter", "messages": [{"role": "user", "content": prompt}]}
+        tokens = gpu.call("/tokenize", asked)[2]["tokens"]
+        body = {"model": "sorter-gguf", "prompt": tokens, "temperature": 0, "max_tokens": 64}
+        right += gpu.call("/v1/completions", body)[2]["choices"][0]["text"] == answer
+    assert right >= 7, f"{right} of {len(cases)}"
+
+
+def test_four_bits_stay_four_and_eight_stay_eight(gpu):
+    for kind in packed.CONFIGS:
+        gpu.chat(kind, "1+1=", max_tokens=1)
+    sizes = {kind: image_bytes(gpu, kind) for kind in packed.CONFIGS}
+    plain = sizes["fp8"]  # In bfloat16.
+    assert sizes["gptq"] == plain
+    assert all(sizes[kind] < 0.67 * plain for kind in KINDS), sizes
+    assert sizes["compressed"] < sizes["awq"] < sizes["gptq8"], sizes
+
+
+# What these files' numbers say in float32 is llama.cpp's.
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_k_blocks_says_nearly_what_its_numbers_say(gpu, name):
+    golden = json.loads((heddle.ROOT / f"tests/golden/gguf/{name}.json").read_text())
+    for length, wanted in zip(golden["prefixes"], golden["of_numbers"]):
+        body = {"model": name, "prompt": golden["ids"][:length], "max_tokens": 1, "logprobs": 5, "ignore_eos": True}
+        status, _, answer = gpu.call("/v1/completions", body)
+        assert status == 200, answer
+        found = answer["choices"][0]["logprobs"]["top_logprobs"][0].values()
+        assert max(found) == pytest.approx(wanted[0][1], abs=0.06)
+
+
+def test_experts_in_float32_are_refused_with_the_reason():
+    row = f"  moe: {{path: {heddle.ROOT}/tests/golden/gguf/qwen3moe.gguf, dtype: float32}}\n"
+    devices = "  - {kind: cuda, memory: 48MiB, page: 64KiB}\n"
+    with heddle.Server(heddle.config(models=[row], devices=devices), env=machine(memory="128MiB")) as running:
+        status, _, answer = running.call("/v1/completions", {"model": "moe", "prompt": [5, 6], "max_tokens": 1})
+        assert status >= 400
+        assert "models with experts in float32 or int8 run on devices of kind cpu so far" in answer["error"]["message"]
