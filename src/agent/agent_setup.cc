@@ -22,6 +22,7 @@ core::AgentOptions core_options(const AgentSetup& setup) {
   for (const DeviceSetup& device : setup.devices) {
     options.devices.push_back({.id = device.id,
                                .pages = device.pages,
+                               .kv_pages = device.kv_pages,
                                .copy = device.copy,
                                .own_memory = device.gpu.has_value()});
   }
@@ -48,7 +49,8 @@ rpc::WorkerHello worker_hello(const AgentSetup& setup,
           .prefix_cache = device.prefix_cache,
           .device_pages = device.pages,
           .queue = device.queue,
-          .fixed_parts = device.fixed_parts};
+          .fixed_parts = device.fixed_parts,
+          .kv_pages = device.kv_pages};
 }
 
 }  // namespace heddle::agent

@@ -23,6 +23,7 @@ struct DeviceSetup {
   std::vector<int> cores{};
   std::optional<int> gpu{};  ///< The CUDA driver's number of it; none: it is part of the host.
   std::int64_t pages = 0;
+  std::int64_t kv_pages = 0;         ///< As core::AgentDevice has it.
   std::uint64_t load_bandwidth = 0;  ///< [bytes/s]; 0: as fast as it goes.
   bool copy = false;                 ///< Always so with a GPU.
   rpc::Pace pace{};

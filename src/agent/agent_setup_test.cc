@@ -11,6 +11,7 @@ TEST(WorkerHello, HasWhatTheDeviceIs) {
                            .name = "gpu0",
                            .gpu = 2,
                            .pages = 64,
+                           .kv_pages = 5,
                            .load_bandwidth = 1000,
                            .prefix_cache = 50,
                            .fixed_parts = 2};
@@ -25,7 +26,18 @@ TEST(WorkerHello, HasWhatTheDeviceIs) {
   EXPECT_EQ(hello.load_bandwidth, 1000U);
   EXPECT_EQ(hello.prefix_cache, 50);
   EXPECT_EQ(hello.fixed_parts, 2);
+  EXPECT_EQ(hello.kv_pages, 5);
   EXPECT_TRUE(hello.event_log.empty());
+}
+
+TEST(CoreOptions, HaveWhatDevicesHaveOfTheArena) {
+  const AgentSetup setup{.host_pages = 9,
+                         .devices = {{.id = DeviceId{3}, .pages = 64, .kv_pages = 5}}};
+  const core::AgentOptions options = core_options(setup);
+  ASSERT_EQ(options.devices.size(), 1U);
+  EXPECT_EQ(options.devices[0].pages, 64);
+  EXPECT_EQ(options.devices[0].kv_pages, 5);
+  EXPECT_FALSE(options.devices[0].own_memory);
 }
 
 TEST(WorkerHello, EachLifeHasALogOfItsOwn) {

@@ -30,7 +30,7 @@ std::string_view backing_name(device::ArenaBacking backing) {
 std::uint64_t arena_pages(const AgentSetup& setup) {
   std::int64_t pages = setup.host_pages;
   for (const DeviceSetup& device : setup.devices) {
-    pages += device.gpu.has_value() ? 0 : device.pages;
+    pages += device.gpu.has_value() ? 0 : device.pages + device.kv_pages;
   }
   return static_cast<std::uint64_t>(pages);
 }

@@ -22,6 +22,7 @@ namespace {
 
 /// Of the image cache, when nothing is said. With GPUs a quarter of the machine's memory if that is
 /// more: all their weights come from there.
+constexpr std::uint64_t kKvPart = 8;  // Of host memory, what KV has beside it.
 constexpr std::uint64_t kHostMemory = std::uint64_t{1} << 30U;
 constexpr std::uint64_t kArenaTenths = 7;
 
@@ -148,14 +149,20 @@ void complete_gpu(DeviceConfig& device, int& next, const Machine& machine) {
   }
 }
 
-/// A quarter of the machine's memory, so that a model of the user's own fits without a word about
-/// it; less where that and CPU devices would take more than seven tenths. Not by what is free now:
-/// a reload must find the same.
-std::uint64_t default_host_memory(const Config& config, const Machine& machine) {
+/// What CPU devices have together.
+std::uint64_t on_cpus(const Config& config) {
   std::uint64_t devices = 0;
   for (const DeviceConfig& device : config.devices) {
     devices += device.kind == DeviceKind::kCpu ? device.memory : 0;
   }
+  return devices;
+}
+
+/// A quarter of the machine's memory, so that a model of the user's own fits without a word about
+/// it; less where that and CPU devices would take more than seven tenths. Not by what is free now:
+/// a reload must find the same.
+std::uint64_t default_host_memory(const Config& config, const Machine& machine) {
+  const std::uint64_t devices = on_cpus(config);
   const std::uint64_t most = machine.memory / 10 * kArenaTenths;
   return std::max(std::min(machine.memory / 4, most - std::min(most, devices)), kHostMemory);
 }
@@ -187,6 +194,9 @@ void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnos
   }
   if (config.host.memory == 0) {
     config.host.memory = default_host_memory(config, machine);
+  }
+  if (config.host.kv == kKvOfMemory) {
+    config.host.kv = std::min(config.host.memory / kKvPart, on_cpus(config));
   }
 }
 

@@ -41,10 +41,15 @@ struct TlsConfig {
   std::string key{};          ///< PEM file: its private key, without a passphrase.
 };
 
+/// The file does not say how much: a part of the host's memory.
+inline constexpr std::uint64_t kKvOfMemory = ~std::uint64_t{0};
+
 /// The memory of the machine itself.
 struct HostConfig {
   std::uint64_t memory = 0;               ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
+  /// For KV of models that have left CPU devices, beside `memory` [bytes].
+  std::uint64_t kv = kKvOfMemory;
   std::int64_t step_tokens = 0;  ///< Most tokens of one model in one step; 0: by devices' memory.
   std::uint64_t nic = 0;         ///< What models are fetched at, at most [bytes/s]; 0: no limit.
   friend bool operator==(const HostConfig&, const HostConfig&) = default;
@@ -127,6 +132,8 @@ struct PlannerConfig {
   Duration period = 500ms;  ///< Of looking ahead.
   /// How long a waiting request bears with busy models before some are drained for it.
   Duration drain_after = 2s;
+  /// How long a drained model may go on before it goes with its requests; 0: until they end.
+  Duration turn{};
   Duration window = 5min;  ///< Of forecasts; a day is a whole number of them.
   Duration day = 24h;      ///< After which load is expected to come again.
   friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;

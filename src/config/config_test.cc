@@ -130,6 +130,13 @@ TEST(Config, TheHostCacheGetsAQuarterOfTheMemoryAsFarAsDevicesLeaveIt) {
   EXPECT_EQ(parse("devices: [{memory: 15GiB}]")->host.memory, 1ULL << 30U);
 }
 
+TEST(Config, KvOfModelsThatLeftHasAnEighthAtMostWhatCpusHave) {
+  EXPECT_EQ(parse("host: {memory: 16GiB}\ndevices: [{memory: 5GiB}]")->host.kv, 2ULL << 30U);
+  EXPECT_EQ(parse("host: {memory: 16GiB}\ndevices: [{memory: 64MiB}]")->host.kv, 64ULL << 20U);
+  EXPECT_EQ(parse("host: {memory: 16GiB, kv: 1GiB}")->host.kv, 1ULL << 30U);
+  EXPECT_EQ(parse("host: {kv: 0}")->host.kv, 0U);
+}
+
 TEST(Config, APolicyIsASetOfSwitchesThatMayBeTurnedOneByOne) {
   const auto planner = [](const std::string& text) {
     return parse("planner: {" + text + "}\n").value().planner;

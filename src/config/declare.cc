@@ -360,6 +360,11 @@ void declare(Fields& f, PlannerConfig& planner) {
   f.duration({"drain_after",
               "How long a request waits for its model before busy models are drained for it."},
              planner.drain_after);
+  f.duration(
+      {"turn",
+       "How long a busy model goes on with its requests once it is drained for another; then "
+       "they are set aside until its next turn. 0: until they end."},
+      planner.turn);
   f.duration({"period", "How often to look ahead."}, planner.period);
   require_positive(f, "period", planner.period);
   f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);
@@ -504,6 +509,10 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
                config.host.memory);
     host.bytes({"snapshots", "How much of it keeps what engines had on their devices."},
                config.host.snapshots);
+    host.bytes({"kv",
+                "How much of it keeps KV of models that have left CPU devices; 0 keeps none. An "
+                "eighth of memory when absent, at most what these devices have."},
+               config.host.kv);
     host.integer({"step_tokens", "Most tokens of one model in one step; 0: by devices' memory."},
                  {.least = 0, .most = kMostStepTokens},
                  config.host.step_tokens);

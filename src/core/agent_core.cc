@@ -33,7 +33,8 @@ AgentCore::Impl::Impl(const AgentOptions& options) : options_(options) {
     WorkerState& worker = workers_[device.id];
     worker.device = device;
     std::uint64_t own = 0;
-    number(device.own_memory ? own : next, worker.pool, device.pages);
+    HEDDLE_CHECK(device.kv_pages == 0 || !device.own_memory);
+    number(device.own_memory ? own : next, worker.pool, device.pages + device.kv_pages);
   }
 }
 
@@ -111,7 +112,8 @@ void AgentCore::Impl::on(const EvictFrom& evict) {
 void AgentCore::Impl::start_workers() {
   for (auto& [id, worker] : workers_) {
     const bool ready =
-        std::ssize(worker.pool) + worker.away() == worker.device.pages && now_ >= worker.restart_at;
+        std::ssize(worker.pool) + worker.away() == worker.device.pages + worker.device.kv_pages &&
+        now_ >= worker.restart_at;
     if (!running_ || worker.life != Life::kDown || !ready) {
       continue;
     }
@@ -285,7 +287,7 @@ void AgentCore::Impl::check_invariants() const {
       check_numbered(own, worker.device.pages);
       continue;
     }
-    arena += worker.device.pages;
+    arena += worker.device.pages + worker.device.kv_pages;
     placed += std::ssize(worker.pool) + worker.away();
     seen.merge(own);
   }

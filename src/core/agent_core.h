@@ -32,6 +32,8 @@ struct AgentModel {
 struct AgentDevice {
   DeviceId id{};
   std::int64_t pages = 0;
+  /// Beside those, pages of the arena in which its worker keeps KV of models that have left.
+  std::int64_t kv_pages = 0;
   bool copy = false;  ///< It copies images instead of taking their pages over.
   /// Its pages are no part of the host's memory, such as a GPU's. Then it copies.
   bool own_memory = false;
@@ -269,11 +271,10 @@ using ModelsByDevice = std::map<DeviceId, std::vector<ModelId>>;
 /// again. Decides, never acts; equal events at equal times give equal commands. Used by one thread.
 ///
 /// Pages of the arena are numbered [0, host_pages + sum of the pages of devices without memory of
-/// their own). Each has one place at any moment: free at the host, in an image at the host, in an
-/// image at a worker, in a worker's pool, or lent: to an external engine, or to KV of a model on
-/// another device (guests). The pages of a
-/// device with memory of its own are numbered from 0 and never leave it but for such an engine, or
-/// for guests of another such device.
+/// their own, kv_pages included). Each has one place at any moment: free at the host, in an image
+/// at the host, in an image at a worker, in a worker's pool, or lent: to an external engine, or to
+/// KV of a model on another device (guests). The pages of a device with memory of its own are
+/// numbered from 0 and never leave it but for such an engine, or for guests of another such device.
 class AgentCore {
  public:
   explicit AgentCore(const AgentOptions& options);

@@ -264,6 +264,7 @@ TEST(AgentCore, AnImageThatProvesWrongIsGivenUp) {
     }
     const auto given_up = bench.tell(spoilt);
     EXPECT_EQ(find<EvictModel>(given_up) != nullptr, loaded);
+    EXPECT_NE(find<ForgetKv>(given_up), nullptr) << "what was computed with it is wrong";
     if (loaded) {
       const auto gone = bench.said(ModelEvicted{.model = kA});
       EXPECT_EQ(find<ImageFailed>(gone)->reason.message, "another digest");

@@ -163,6 +163,10 @@ void AgentCore::Impl::fail_image(ModelId model, Image& image, const Error& error
       tell(ImageFailed{.device = id, .epoch = worker.epoch, .model = model, .reason = error});
       return true;
     });
+    if (worker.life == Life::kUp) {
+      commands_->push_back(
+          SendWorker{.device = id, .epoch = worker.epoch, .message = ForgetKv{.model = model}});
+    }
     if (worker.models.contains(model)) {
       worker.operations.push_front(WantedEvict{.order = {.device = id,
                                                          .model = model,

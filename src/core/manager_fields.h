@@ -108,6 +108,7 @@ inline void fields(Fields& v, ManagerOptions& x) {
   v(5, "load_retry_first", x.load_retry_first);
   v(6, "load_cooldown", x.load_cooldown);
   v(7, "planner", x.planner);
+  v(8, "turn", x.turn, kCount);
 }
 
 inline void fields(Fields& v, Configure& x) {

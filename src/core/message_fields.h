@@ -267,6 +267,11 @@ inline void fields(Fields& v, ImageGone& x) {
   v(1, "model", x.model);
 }
 
+inline void fields(Fields& v, ForgetKv& x) {
+  v.message(250, "ForgetKv");
+  v(1, "model", x.model);
+}
+
 inline void fields(Fields& v, EvictModel& x) {
   v.message(25, "EvictModel");
   v(1, "model", x.model);

@@ -190,6 +190,13 @@ struct ImageGone {
   friend bool operator==(const ImageGone&, const ImageGone&) = default;
 };
 
+/// The weights that this model had are known to be wrong: so is KV that was computed with them, and
+/// none of it is kept beyond the model's stay.
+struct ForgetKv {
+  ModelId model{};
+  friend bool operator==(const ForgetKv&, const ForgetKv&) = default;
+};
+
 /// The first `bytes` of an image that was sent incomplete are in place now. Never goes back.
 struct ImageProgress {
   ModelId model{};
@@ -277,6 +284,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    LendGuests,
                                    RecallGuests,
                                    ImageGone,
+                                   ForgetKv,
                                    ImageProgress,
                                    Submit,
                                    CancelRequest,

@@ -123,6 +123,8 @@ std::string_view name(EvictionReason reason) {
       return "failed";
     case EvictionReason::kMoved:
       return "moved";
+    case EvictionReason::kTurn:
+      return "turn";
     case EvictionReason::kLeave:
       return "leave";
   }

@@ -209,8 +209,9 @@ enum class EvictionReason : std::uint8_t {
   kFailed,     ///< Its load failed.
   kMoved,      ///< It is on another device instead.
   kLeave,      ///< Its host is to go.
+  kTurn,       ///< It had its turn, and goes on with its requests in its next.
 };
-inline constexpr std::size_t kEvictionReasons = 9;
+inline constexpr std::size_t kEvictionReasons = 10;
 
 /// As in metric labels: "request", "displaced".
 [[nodiscard]] std::string_view name(LoadReason reason);
@@ -335,8 +336,21 @@ struct EngineStatus {
 struct PrefixCounts {
   ModelId model{};
   std::uint64_t queried_tokens = 0;  ///< Of sequences that sought a prefix.
-  std::uint64_t hit_tokens = 0;      ///< Of these, what was found.
+  std::uint64_t hit_tokens = 0;      ///< Of these, what was found,
+  std::uint64_t host_tokens = 0;     ///< and of that, what was there because the host kept it.
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
+};
+
+/// KV that a device has let go of and its host keeps (memory::KvStore), since its worker started.
+struct KvStoreCounts {
+  std::int64_t pages = 0;             ///< There are.
+  std::int64_t held = 0;              ///< Of these, those with KV.
+  std::uint64_t kept_pages = 0;       ///< That came whole, for others of the device's.
+  std::uint64_t kept_blocks = 0;      ///< Blocks that were copied.
+  std::uint64_t returned_pages = 0;   ///< That went back to the device.
+  std::uint64_t displaced_pages = 0;  ///< Given up for others.
+  std::uint64_t declined_tokens = 0;  ///< Found, and computed again as that was quicker.
+  friend bool operator==(const KvStoreCounts&, const KvStoreCounts&) = default;
 };
 
 /// A model on a device, or the part of it that is there.
@@ -385,6 +399,7 @@ struct DeviceStatus {
   /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
   /// does not.
   std::optional<std::uint64_t> others_bytes{};
+  KvStoreCounts kv_store{};
   std::string trouble{};        ///< What is wrong with its worker now; empty: nothing.
   std::uint64_t suspected = 0;  ///< Times that its worker was suspected of hanging.
   /// Times that its worker was ended for hanging; indexed by policy::HangReason.

@@ -301,11 +301,17 @@ struct AddSequence {
 /// Answered by PrefixesTaken.
 struct TakePrefixes {
   std::vector<SequenceId> sequences{};
+  /// Of each, what computing all its tokens would take: what KV that the host keeps saves.
+  std::vector<Duration> computing{};
 };
 /// Engine::trim_cached: drop cached pages until at most `keep` are left.
 struct TrimCached {
   std::int64_t keep = 0;
   ledger::DropReason reason = ledger::DropReason::kBound;
+};
+/// KeptKv::forget: what the host keeps of the model's KV is wrong.
+struct DropKept {
+  ModelId model{};
 };
 /// Engine::preempt.
 struct PreemptSequence {
@@ -394,6 +400,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    PrioritiseCopy,
                                    AddSequence,
                                    TakePrefixes,
+                                   DropKept,
                                    TrimCached,
                                    PreemptSequence,
                                    TakeGuestPages,

@@ -153,6 +153,7 @@ class WorkerCore::Impl {
   void on(const LendGuests& lend);
   void on(const RecallGuests& recall);
   void on(const ImageGone& gone) { act(LetGoWindow{.model = gone.model}); }
+  void on(const ForgetKv& forget) { act(DropKept{.model = forget.model}); }
   void on(const ImageProgress& progress);
   void on(const Submit& submit);
   void on(const CancelRequest& cancel);

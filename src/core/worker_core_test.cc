@@ -290,12 +290,22 @@ TEST(WorkerCore, SeeksAPrefixBeforeTheFirstStepAndPlansOnlyTheRest) {
   EXPECT_EQ(find<RunStep>(asking), nullptr);
   ASSERT_NE(find<TakePrefixes>(asking), nullptr);
   const SequenceId id = find<TakePrefixes>(asking)->sequences.at(0);
+  EXPECT_GT(find<TakePrefixes>(asking)->computing.at(0), Duration{});
   bench.tell(PrefixesTaken{.sequences = {{.sequence = id, .computed = 32}}});
   bench.tell(KvCounted{.kv = {{.model = kA, .pages = 4}}});
   EXPECT_EQ(bench.core.report().models.at(0).kv_pages, 4);
   const auto running = bench.tell(EngineIdle{});
   ASSERT_NE(find<RunStep>(running), nullptr);
   EXPECT_EQ(find<RunStep>(running)->plan.batches.at(0).slices.at(0).tokens, 8);
+}
+
+TEST(WorkerCore, ForgetsWhatTheHostKeepsOfAModelWhoseWeightsWereWrong) {
+  Bench bench = caching(100);
+  for (const ModelId model : {kA, ModelId(9)}) {  // Here, and not.
+    const auto told = bench.tell(WorkerMessage{ForgetKv{.model = model}});
+    ASSERT_NE(find<DropKept>(told), nullptr);
+    EXPECT_EQ(find<DropKept>(told)->model, model);
+  }
 }
 
 // Two of a batch's prompts, of which only one has room in the next step: the other seeks its prefix

@@ -310,6 +310,12 @@ inline void fields(Fields& v, AddSequence& x) {
 inline void fields(Fields& v, TakePrefixes& x) {
   v.message(61, "TakePrefixes");
   v(1, "sequences", x.sequences);
+  v(2, "computing", x.computing);
+}
+
+inline void fields(Fields& v, DropKept& x) {
+  v.message(251, "DropKept");
+  v(1, "model", x.model);
 }
 
 inline void fields(Fields& v, TrimCached& x) {

@@ -292,6 +292,7 @@ bool WorkerCore::Impl::ask_for_prefixes() {
       const Sequence& sequence = *sequences_.find(slice.sequence);
       if (sequence.computed == 0 && !sequence.packed && asked_.insert(sequence.id).second) {
         take.sequences.push_back(sequence.id);
+        take.computing.push_back(prefill_left(sequence));
       }
     }
   }

@@ -89,11 +89,12 @@ Result<void> Engine::Impl::add_model(ModelId id,
   auto reserve = apart ? std::make_unique<Reserve>(device_) : nullptr;
   memory::PagePool& pool = reserve ? reserve->pool : pool_;
   memory::CachedPages& cached = reserve ? reserve->cached : cached_;
-  models_.emplace(id,
-                  Model{.kv_owner = kv_owner,
-                        .reserve = std::move(reserve),
-                        .decoder = std::move(*decoder),
-                        .kv = ModelKv(pool, kv_owner, std::move(*plan), cached)});
+  models_.emplace(
+      id,
+      Model{.kv_owner = kv_owner,
+            .reserve = std::move(reserve),
+            .decoder = std::move(*decoder),
+            .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec))});
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;
@@ -318,11 +319,14 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
   return {};
 }
 
-std::int64_t Engine::Impl::take_prefix(SequenceId id) {
+std::int64_t Engine::Impl::take_prefix(SequenceId id, Duration computing) {
   Sequence& own = sequence(id);
   HEDDLE_CHECK(own.computed == 0);
   if (!own.prefix || needs_every_row(own)) {
     return 0;
+  }
+  if (store_ != nullptr) {
+    bring_back(own, computing);
   }
   const auto all_but_last = std::span(own.start.tokens).first(own.start.tokens.size() - 1);
   own.computed = mutable_model(own.start.model).kv.take_prefix(own.kv, *own.prefix, all_but_last);
@@ -438,8 +442,8 @@ Result<void> Engine::add_sequence(SequenceStart start) {
   return impl_->add_sequence(std::move(start));
 }
 
-std::int64_t Engine::take_prefix(SequenceId id) {
-  return impl_->take_prefix(id);
+std::int64_t Engine::take_prefix(SequenceId id, Duration computing) {
+  return impl_->take_prefix(id, computing);
 }
 void Engine::preempt(SequenceId id) {
   impl_->preempt(id);

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/siphash.h"
+#include "base/time.h"
 #include "collective/collective.h"
 #include "device/device.h"
 #include "engine/pipe_batch.h"
@@ -82,6 +83,9 @@ struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  ///< Most tokens of one model in one step.
   /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
   bool prefix_cache = false;
+  /// So many pages of the pool are for KV that is cached no longer, as its model has left or others
+  /// needed the memory (memory::KvStore). Of no effect where the device has memory of its own.
+  std::int64_t kv_pages = 0;
   SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
   /// KV on its way to the whole model of a pipeline at once, of one sequence, at most [bytes]: it
   /// is in memory twice. core::GatherPace asks for less where others wait for it.
@@ -95,13 +99,15 @@ struct EngineOptions {
 
 class Gathers;
 class Guests;
+class KeptKv;
 class KvShares;
 class Pipes;
 
 /// How well the prefix cache does, for one model since the engine began.
 struct PrefixCounts {
   std::uint64_t queried_tokens = 0;  ///< Of sequences that asked for a prefix.
-  std::uint64_t hit_tokens = 0;      ///< Of these, what they got.
+  std::uint64_t hit_tokens = 0;      ///< Of these, what they got,
+  std::uint64_t host_tokens = 0;     ///< and of that, what was brought back for them.
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
@@ -174,8 +180,10 @@ class Engine {
   Result<void> add_sequence(SequenceStart start);
   /// Gives a sequence that has computed nothing the KV of the longest prefix of its tokens that is
   /// cached; the last token is always left to compute. How many tokens it has computed then: 0
-  /// where nothing is cached, or where all its tokens' states are wanted.
-  std::int64_t take_prefix(SequenceId id);
+  /// where nothing is cached, or where all its tokens' states are wanted. What is kept beside the
+  /// cache is brought back first, where that is quicker than computing it, all tokens taking
+  /// `computing`; 0: nobody knows.
+  std::int64_t take_prefix(SequenceId id, Duration computing = {});
   /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute). What is
   /// cached of it stays as long as nobody needs the pages.
   void preempt(SequenceId id);
@@ -225,6 +233,7 @@ class Engine {
  private:
   friend class Gathers;
   friend class Guests;
+  friend class KeptKv;
   friend class KvShares;
   friend class Pipes;
   class Impl;

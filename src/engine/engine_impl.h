@@ -23,6 +23,7 @@
 #include "engine/step_graphs.h"
 #include "engine/workspace.h"
 #include "memory/cached_pages.h"
+#include "memory/kv_store.h"
 #include "memory/window.h"
 #include "ops/context.h"
 
@@ -44,7 +45,11 @@ class Engine::Impl {
         stream_(std::move(stream)),
         context_{.stream = *stream_, .kernels = kernels},
         options_(options),
-        passes_{Pass(device, graphs_, pass_memory_), Pass(device, graphs_, pass_memory_)} {}
+        passes_{Pass(device, graphs_, pass_memory_), Pass(device, graphs_, pass_memory_)} {
+    if (options.kv_pages > 0 && device.properties().kind == device::Kind::kCpu) {
+      store_ = std::make_unique<memory::KvStore>(pool, options.kv_pages);
+    }
+  }
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -63,7 +68,7 @@ class Engine::Impl {
   std::shared_ptr<ImageGate> gate(ModelId id);
 
   Result<void> add_sequence(SequenceStart start);
-  std::int64_t take_prefix(SequenceId id);
+  std::int64_t take_prefix(SequenceId id, Duration computing);
   void preempt(SequenceId id);
   /// Whether KV can be on another device's pages; kFailedPrecondition, with what is lacking.
   [[nodiscard]] Result<void> can_have_guests() const;
@@ -124,6 +129,7 @@ class Engine::Impl {
 
  private:
   friend class Gathers;
+  friend class KeptKv;
   friend class KvShares;
 
   /// A pass that was enqueued and whose results were not taken yet.
@@ -193,6 +199,9 @@ class Engine::Impl {
 
   /// Before the model's first step, and once: how its products are done best.
   void survey(ModelId id);
+  [[nodiscard]] memory::KvKeeper keeper_of(ModelId id, const spec::ModelSpec& spec);
+  void bring_back(Sequence& own, Duration computing);
+
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
   Activations use_workspace(const Model& model);
@@ -243,6 +252,9 @@ class Engine::Impl {
   std::mutex gates_mutex_{};
   std::map<ModelId, std::shared_ptr<ImageGate>> gates_{};  ///< Guarded by gates_mutex_.
   memory::CachedPages cached_{};
+  std::unique_ptr<memory::KvStore> store_{};  ///< Null: nothing is kept.
+  Duration page_back_{};                      ///< What bringing one page back took, lately.
+  std::uint64_t declined_tokens_ = 0;
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
   std::set<ModelId> surveyed_{};  ///< Of models that are, or were.

@@ -64,8 +64,8 @@ class Schedule {
     make_engine(/*prefix_cache=*/true);
     // Another device's pages, for guests.
     for (const auto& [id, model] : models_) {
-      HEDDLE_CHECK(
-          engine_->guests().lend(id, host_.pool().take(kWeightsLease, 12).value()).has_value());
+      lent_[id] = host_.pool().take(kWeightsLease, 12).value();
+      HEDDLE_CHECK(engine_->guests().lend(id, lent_.at(id)).has_value());
     }
     // What is left of the pool is too small for all at once.
     const auto most =
@@ -121,29 +121,37 @@ class Schedule {
 
   [[nodiscard]] int starved() const { return starved_; }
   [[nodiscard]] int moved() const { return moved_; }
-  [[nodiscard]] std::uint64_t hit_tokens() const {
-    std::uint64_t tokens = 0;
+  [[nodiscard]] PrefixCounts found() const {
+    PrefixCounts all;
     for (const auto& [id, counts] : engine_->prefix_counts()) {
-      tokens += counts.hit_tokens;
+      all.hit_tokens += counts.hit_tokens;
+      all.host_tokens += counts.host_tokens;
     }
-    return tokens;
+    return all;
   }
 
  private:
   static constexpr std::uint64_t kPages = 480;
+  static constexpr std::int64_t kStorePages = 10;
   static constexpr std::size_t kPageBytes = 4096;
 
   void make_engine(bool prefix_cache) {
     engine_.reset();
-    engine_ =
-        Engine::create(
-            host_.device(), host_.pool(), {.max_batch_tokens = 200, .prefix_cache = prefix_cache})
-            .value();
+    engine_ = Engine::create(
+                  host_.device(),
+                  host_.pool(),
+                  {.max_batch_tokens = 200, .prefix_cache = prefix_cache, .kv_pages = kStorePages})
+                  .value();
     for (const auto& [id, model] : models_) {
-      HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
-                       .has_value());
-      engine_->set_image_ready(id, model.layout.bytes);
+      add_model(id);
     }
+  }
+
+  void add_model(ModelId id) {
+    const LoadedModel& model = models_.at(id);
+    HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
+                     .has_value());
+    engine_->set_image_ready(id, model.layout.bytes);
   }
 
   TokenId draw_token(ModelId id) {
@@ -218,6 +226,9 @@ class Schedule {
     if (rng_.below(10) == 0) {
       engine_->trim_cached(static_cast<std::int64_t>(rng_.below(4)), ledger::DropReason::kBound);
     }
+    if (rng_.below(20) == 0) {
+      evict(ModelId{1 + rng_.below(2)});
+    }
     for (Request& request : requests_) {
       if (!request.admitted && !request.done() && rng_.below(3) == 0) {
         HEDDLE_CHECK(engine_->add_sequence(fresh_start(request)).has_value());
@@ -236,6 +247,19 @@ class Schedule {
         ASSERT_LT(request.computed, std::ssize(request.start.tokens));
       }
     }
+  }
+
+  /// The model leaves, and is there again.
+  void evict(ModelId id) {
+    for (Request& request : requests_) {
+      if (request.admitted && request.start.model == id) {
+        engine_->remove_sequence(request.start.id);
+        request.admitted = false;
+      }
+    }
+    engine_->remove_model(id);
+    add_model(id);
+    HEDDLE_CHECK(engine_->guests().lend(id, lent_.at(id)).has_value());
   }
 
   /// Moves KV of a sequence to lent pages, or back.
@@ -304,6 +328,7 @@ class Schedule {
   TestHost host_;
   std::unique_ptr<Engine> engine_;
   std::map<ModelId, LoadedModel> models_{};
+  std::map<ModelId, std::vector<memory::PageId>> lent_{};
   text::ByteModelDirectory directory_{'A', 62};
   std::shared_ptr<const text::TextModel> text_ = text::TextModel::open(directory_.path()).value();
   std::map<ModelId, std::shared_ptr<const text::GrammarVocabulary>> vocabularies_{};
@@ -329,23 +354,25 @@ void run_schedules(spec::DType dtype,
                    bool prefixes = true) {
   int starved = 0;
   int moved = 0;
-  std::uint64_t hit_tokens = 0;
+  PrefixCounts found;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule schedule(seed, cases, dtype);
     schedule.run();
     starved += schedule.starved();
     moved += schedule.moved();
-    hit_tokens += schedule.hit_tokens();
+    found.hit_tokens += schedule.found().hit_tokens;
+    found.host_tokens += schedule.found().host_tokens;
     if (testing::Test::HasFailure()) {
       return;
     }
   }
   EXPECT_GT(starved, 0) << "the schedules should be short of pages now and then";
   if (prefixes) {
-    EXPECT_GT(hit_tokens, 1000U);
+    EXPECT_GT(found.hit_tokens, 1000U);
+    EXPECT_GT(found.host_tokens, 500U) << "models should come back to what was kept of theirs";
   } else {
-    EXPECT_EQ(hit_tokens, 0U);
+    EXPECT_EQ(found.hit_tokens + found.host_tokens, 0U);
   }
   if (ops::attention_border() == 16) {  // Else sequences are too short.
     EXPECT_GT(moved, 50);

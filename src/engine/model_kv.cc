@@ -9,14 +9,16 @@
 #include "ops/attention.h"
 
 namespace heddle::engine {
-
 ModelKv::ModelKv(memory::PagePool& pool,
                  memory::OwnerId owner,
                  KvPlan plan,
-                 memory::CachedPages& cached)
+                 memory::CachedPages& cached,
+                 const memory::KvKeeper& keeper)
     : plan_(std::move(plan)), guests_(std::make_unique<Guests>(pool.device())) {
   for (const KvGroupPlan& group : plan_.groups) {
-    caches_.emplace_back(pool, owner, group.geometry, cached);
+    memory::KvKeeper own = keeper;
+    own.origin.group = caches_.size();
+    caches_.emplace_back(pool, owner, group.geometry, cached, own);
     guests_->caches.emplace_back(guests_->pool, owner, group.geometry, guests_->no_prefixes);
   }
 }
@@ -82,13 +84,22 @@ void ModelKv::slide(SequenceKv& sequence, std::int64_t next) {
 }
 
 std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tokens) const {
+  return cached_length(sequence, tokens, Among::kCache);
+}
+
+std::int64_t ModelKv::cached_length(const SequenceKv& sequence,
+                                    std::int64_t tokens,
+                                    Among among) const {
+  const auto has = [&](std::size_t g, const memory::BlockKey& key) {
+    return caches_[g].contains(key) || (among != Among::kCache && caches_[g].stored(key));
+  };
   // Per group and block: how many blocks are there in a row that ends with it.
   std::vector<std::vector<std::size_t>> there(caches_.size());
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
     std::size_t row = 0;
     for (std::int64_t end = block_tokens; end <= tokens; end += block_tokens) {
-      row = caches_[g].contains(sequence.groups_[g].keys[there[g].size()]) ? row + 1 : 0;
+      row = has(g, sequence.groups_[g].keys[there[g].size()]) ? row + 1 : 0;
       if (row == 0 && plan_.groups[g].window == 0) {
         break;
       }

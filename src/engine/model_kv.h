@@ -35,6 +35,7 @@ class SequenceKv {
 
  private:
   friend class ModelKv;
+  friend class StoredKv;
   std::vector<Group> groups_{};
   std::int64_t guest_tokens_ = 0;
 };
@@ -42,8 +43,14 @@ class SequenceKv {
 /// The KV caches of one model (or of a range of its layers) on one device. Used by one thread.
 class ModelKv {
  public:
-  /// `pool` and `cached` outlive it; `owner` is the lease that counts the pages, lent ones too.
-  ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan, memory::CachedPages& cached);
+  /// `pool`, `cached` and what keeps blocks that are let go of outlive it; `owner` is the lease
+  /// that counts the pages, lent ones too. The keeper's origin names the model, and its group is no
+  /// matter.
+  ModelKv(memory::PagePool& pool,
+          memory::OwnerId owner,
+          KvPlan plan,
+          memory::CachedPages& cached,
+          const memory::KvKeeper& keeper = {});
 
   /// A sequence without blocks.
   [[nodiscard]] SequenceKv make_sequence() const;
@@ -123,6 +130,8 @@ class ModelKv {
   [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
 
  private:
+  friend class StoredKv;
+
   /// Lent pages and the blocks on them.
   struct Guests {
     explicit Guests(device::Device& device) : pool(device, {}) {}
@@ -131,6 +140,11 @@ class ModelKv {
     memory::CachedPages no_prefixes{};
     std::deque<memory::KvCache> caches{};  ///< Per group.
   };
+  /// Whose blocks count as there.
+  enum class Among : std::uint8_t { kCache, kCacheAndStore };
+  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence,
+                                           std::int64_t tokens,
+                                           Among among) const;
   Result<void> grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens);
   void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t block_bytes(std::size_t group) const {

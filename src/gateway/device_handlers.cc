@@ -32,6 +32,23 @@ void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
   json.end_object();
 }
 
+/// KV that the host keeps for the device.
+void write_kv_store(spec::JsonWriter& json, const core::DeviceStatus& device) {
+  const core::KvStoreCounts& kept = device.kv_store;
+  std::uint64_t host_tokens = 0;
+  for (const core::PrefixCounts& counts : device.prefixes) {
+    host_tokens += counts.host_tokens;
+  }
+  json.key("kv_store").begin_object();
+  json.key("pages").integer(kept.pages).key("held").integer(kept.held);
+  json.key("held_bytes").integer(static_cast<std::uint64_t>(kept.held) * device.page_bytes);
+  json.key("kept_pages").integer(kept.kept_pages).key("kept_blocks").integer(kept.kept_blocks);
+  json.key("returned_pages").integer(kept.returned_pages);
+  json.key("displaced_pages").integer(kept.displaced_pages);
+  json.key("returned_tokens").integer(host_tokens);
+  json.key("declined_tokens").integer(kept.declined_tokens).end_object();
+}
+
 /// Whose the pages are.
 void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
   json.key("models").begin_array();
@@ -115,6 +132,7 @@ std::string devices_json(const Context& context) {
       json.key("others_bytes").integer(*device.others_bytes);
     }
     write_pool(json, device.usage);
+    write_kv_store(json, device);
     write_residents(json, device);
     write_guests(json, device, names);
     write_part(json, device.id, models, context.catalog);

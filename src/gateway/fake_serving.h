@@ -171,9 +171,17 @@ class FakeServing final : public core::Serving {
                          .weights_pages = 12,
                          .kv_pages = 20,
                          .requests_running = 2}};
-    device.prefixes = {{.model = ModelId(1), .queried_tokens = 50, .hit_tokens = 30},
-                       {.model = ModelId(77), .queried_tokens = 1}};
+    device.prefixes = {
+        {.model = ModelId(1), .queried_tokens = 50, .hit_tokens = 30, .host_tokens = 20},
+        {.model = ModelId(77), .queried_tokens = 1}};
     device.dropped_pages = {4, 3, 2, 1};
+    device.kv_store = {.pages = 8,
+                       .held = 5,
+                       .kept_pages = 9,
+                       .kept_blocks = 6,
+                       .returned_pages = 3,
+                       .displaced_pages = 2,
+                       .declined_tokens = 16};
     device.steps = 70;
     device.late_steps = 7;
     device.slow_steps = 3;

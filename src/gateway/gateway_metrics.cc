@@ -324,6 +324,10 @@ void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
       count_up_to(
           name, "Of these, tokens of cached prefixes that were found.", labels, counts.hit_tokens);
     }
+    count_up_to("heddle_kv_store_returned_tokens_total",
+                "Of these, tokens whose KV the host had kept.",
+                labels,
+                counts.host_tokens);
   }
   for (std::size_t i = 0; i < ledger::kDropReasons; ++i) {
     const auto reason = static_cast<ledger::DropReason>(i);
@@ -331,6 +335,26 @@ void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
                 "Pages of cached prefixes taken back, by what for.",
                 {{"device", device.name}, {"reason", std::string(ledger::name(reason))}},
                 device.dropped_pages.at(i));
+  }
+}
+
+/// KV that the host keeps for a device.
+void GatewayMetrics::publish_kv_store(const core::DeviceStatus& device) {
+  const core::KvStoreCounts& kept = device.kv_store;
+  for (const auto& [state, pages] :
+       {std::pair("held", kept.held), std::pair("total", kept.pages)}) {
+    metrics_.set("heddle_kv_store_bytes",
+                 "Host memory for KV that the device let go of, and what of it has some.",
+                 {{"device", device.name}, {"state", state}},
+                 static_cast<double>(static_cast<std::uint64_t>(pages) * device.page_bytes));
+  }
+  for (const auto& [what, pages] : {std::pair("kept", kept.kept_pages),
+                                    std::pair("returned", kept.returned_pages),
+                                    std::pair("displaced", kept.displaced_pages)}) {
+    count_up_to("heddle_kv_store_pages_total",
+                "Pages of KV that the host took, gave back to the device, and gave up for others.",
+                {{"device", device.name}, {"what", what}},
+                pages);
   }
 }
 
@@ -556,6 +580,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
     page_bytes[device.id] = device.page_bytes;
     publish_device(device);
     publish_prefixes(device, model_names);
+    publish_kv_store(device);
   }
   publish_pool("host", serving.host_usage());
   publish_kv_use(models, devices);

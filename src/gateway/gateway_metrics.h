@@ -75,6 +75,7 @@ class GatewayMetrics {
   void publish_device(const core::DeviceStatus& device);
   void publish_hangs(const core::DeviceStatus& device);
   void publish_links(const core::DeviceStatus& device);
+  void publish_kv_store(const core::DeviceStatus& device);
   void publish_prefixes(const core::DeviceStatus& device,
                         const std::map<ModelId, std::string>& models);
   void publish_engine(const core::EngineStatus& engine,

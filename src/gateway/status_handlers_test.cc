@@ -70,6 +70,12 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_prefix_cache_hit_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"kv\"} 4\n",
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n",
+        "heddle_kv_store_returned_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 20\n",
+        "heddle_kv_store_bytes{device=\"cpu0\",state=\"held\"} 327680\n",
+        "heddle_kv_store_bytes{device=\"cpu0\",state=\"total\"} 524288\n",
+        "heddle_kv_store_pages_total{device=\"cpu0\",what=\"kept\"} 9\n",
+        "heddle_kv_store_pages_total{device=\"cpu0\",what=\"returned\"} 3\n",
+        "heddle_kv_store_pages_total{device=\"cpu0\",what=\"displaced\"} 2\n",
         "heddle_worker_steps_total{device=\"cpu0\"} 70\n",
         "heddle_worker_suspected_total{device=\"cpu0\"} 6\n",
         "heddle_worker_hung_total{device=\"cpu0\",reason=\"stopped\"} 1\n",
@@ -115,6 +121,10 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["peer_load_bytes"], 200);
   EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);  // Old name.
   EXPECT_EQ(devices["devices"][0]["kept_bytes"], 30);
+  EXPECT_EQ(devices["devices"][0]["kv_store"]["held"], 5);
+  EXPECT_EQ(devices["devices"][0]["kv_store"]["returned_tokens"], 20);
+  EXPECT_EQ(devices["devices"][0]["kv_store"]["kept_blocks"], 6);
+  EXPECT_EQ(devices["devices"][0]["kv_store"]["declined_tokens"], 16);
   EXPECT_EQ(devices["devices"][0]["peer_assist_bytes"], 90);
   EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);  // Old name.
   EXPECT_EQ(devices["devices"][0]["others_bytes"], 1000);

@@ -25,6 +25,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.peer_load_bytes = stats.peer_load_bytes;
   device.peer_assist_bytes = stats.peer_assist_bytes;
   device.kept_bytes = stats.kept_bytes;
+  device.kv_store = stats.kv_store;
   device.guest_busy = stats.guest_busy;
   device.guest_wait = stats.guest_wait;
   device.guest_layers = stats.guest_layers;

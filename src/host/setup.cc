@@ -81,6 +81,23 @@ std::int64_t kv_pages(const config::Config& config, const config::EngineConfig& 
   return engine.elastic_kv ? static_cast<std::int64_t>((engine.kv_least + page - 1) / page) : 0;
 }
 
+/// Pages in which a device's worker keeps KV of models that have left: of those for the host its
+/// part, by what CPU devices that cache prefixes have.
+std::int64_t kept_kv_pages(const config::Config& config, const config::DeviceConfig& device) {
+  const auto keeps = [](const config::DeviceConfig& one) {
+    return config::runs_models(one) && one.kind == config::DeviceKind::kCpu && one.prefix_cache > 0;
+  };
+  if (!keeps(device)) {
+    return 0;
+  }
+  double all = 0;
+  for (const config::DeviceConfig& one : config.devices) {
+    all += keeps(one) ? static_cast<double>(one.memory) : 0;
+  }
+  const double part = static_cast<double>(device.memory) / all;
+  return static_cast<std::int64_t>(part * static_cast<double>(config.host.kv / page_of(config)));
+}
+
 /// The ids that the model was given, by rank; null: it is not to be served.
 const std::vector<ModelId>* ids_of(const std::vector<Assignment>& assigned,
                                    const OpenedModel& model) {
@@ -231,6 +248,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config,
          .cores = device.cores,
          .gpu = device.kind == config::DeviceKind::kCuda ? std::optional(device.gpu) : std::nullopt,
          .pages = static_cast<std::int64_t>(device.memory / page),
+         .kv_pages = kept_kv_pages(config, device),
          .load_bandwidth = device.load_bandwidth,
          .copy = device.copy,
          .pace = {.step = device.pace.step,

@@ -10,6 +10,7 @@ constexpr std::uint64_t kSmallPage = std::uint64_t{64} << 10U;
 config::Config two_devices() {
   config::Config config;
   config.host.memory = 10 * kSmallPage + 1;
+  config.host.kv = 0;
   config.devices = {{.name = "cpu0", .cores = {0}, .memory = 4 * kSmallPage, .page = kSmallPage},
                     {.name = "cpu1",
                      .cores = {1},
@@ -49,6 +50,24 @@ TEST(Setup, CountsMemoryInWholePages) {
   EXPECT_EQ(setup->devices[1].id, DeviceId(1));
   EXPECT_TRUE(setup->devices[1].copy);
   EXPECT_EQ(setup->devices[1].step.max_batch_tokens, 64);
+}
+
+TEST(Setup, DevicesOfCpusThatCachePrefixesShareWhatKeepsKv) {
+  config::Config config = two_devices();
+  config.host.kv = 9 * kSmallPage;
+  const auto kept = [&config] {
+    std::vector<std::int64_t> pages;
+    for (const agent::DeviceSetup& device : agent_setup(config, 64).value().devices) {
+      pages.push_back(device.kv_pages);
+    }
+    return pages;
+  };
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{3, 5})) << "4 parts and 6, less a byte, of 10";
+  config.devices[0].prefix_cache = 0;
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{0, 9}));
+  config.devices[1].kind = config::DeviceKind::kCuda;
+  config.devices[1].gpu = 0;
+  EXPECT_EQ(kept(), (std::vector<std::int64_t>{0, 0})) << "a GPU keeps none";
 }
 
 TEST(Setup, DevicesOfAHostAmongOthersHaveNumbersOfItsOwn) {

@@ -187,6 +187,7 @@ core::Configure core_setup(const config::Config& config,
   core::Configure configure{.devices = devices};
   configure.options.queue_per_model = static_cast<std::size_t>(config.limits.queue);
   configure.options.drain_after = config.planner.drain_after;
+  configure.options.turn = config.planner.turn;
   configure.options.planner = planner_options(config.planner, clock_offset);
   for (const ConfiguredModel& model : models) {
     if (model.offer() == nullptr || !model.blocks) {

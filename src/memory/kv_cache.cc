@@ -6,20 +6,30 @@
 
 namespace heddle::memory {
 
-KvCache::KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry, CachedPages& cached)
-    : pool_(pool), owner_(owner), geometry_(geometry), cached_(cached) {
+KvCache::KvCache(PagePool& pool,
+                 OwnerId owner,
+                 const KvGeometry& geometry,
+                 CachedPages& cached,
+                 const KvKeeper& keeper)
+    : pool_(pool), owner_(owner), geometry_(geometry), cached_(cached), keeper_(keeper) {
   HEDDLE_CHECK(geometry_.blocks_per_page > 0 && geometry_.block_tokens > 0);
   HEDDLE_CHECK(geometry_.blocks_per_page * geometry_.block_bytes ==
                pool.device().properties().page_bytes);
 }
 
 KvCache::~KvCache() {
+  std::map<std::uint64_t, PageId> by_age;  // What was used last is to be kept longest.
   for (const auto& [id, page] : pages_) {
-    if (page.used == 0) {
-      cached_.by_age_.erase(page.cached_at);
-      ++cached_.dropped_[static_cast<std::size_t>(ledger::DropReason::kClosed)];
+    if (page.used > 0) {
+      pool_.put(owner_, {&id, 1});
+      continue;
     }
-    pool_.put(owner_, {&id, 1});
+    cached_.by_age_.erase(page.cached_at);
+    ++cached_.dropped_[static_cast<std::size_t>(ledger::DropReason::kClosed)];
+    by_age.emplace(page.cached_at, id);
+  }
+  for (const auto& [age, id] : by_age) {
+    let_go(id, pages_.at(id));
   }
 }
 
@@ -164,6 +174,13 @@ void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
 void KvCache::forget_idle(PageEntry& entry, std::uint32_t slot) {
   Block& block = entry.second.blocks[slot];
   HEDDLE_CHECK(block.idle() && entry.second.used > 0);
+  if (keeper_.store != nullptr) {
+    keeper_.store->keep_block(keeper_.origin,
+                              block.key,
+                              {address({.page = entry.first, .slot = slot}), geometry_.block_bytes},
+                              geometry_.blocks_per_page,
+                              block_value_);
+  }
   idle_.erase(block.idle_at);
   --blocks_idle_;
   kept_.erase(block.key);
@@ -182,8 +199,65 @@ void KvCache::drop(PageId id) {
   }
   cached_.by_age_.erase(found->second.cached_at);
   --pages_cached_;
+  const Page page = std::move(found->second);
   pages_.erase(found);
+  let_go(id, page);
+}
+
+/// A page that was cached goes to the store, which gives the pool another, or to the pool itself.
+void KvCache::let_go(PageId id, const Page& page) {
+  if (keeper_.store != nullptr) {
+    SlotKeys keys;
+    std::int64_t blocks = 0;
+    for (const Block& block : page.blocks) {
+      keys.push_back(block.kept ? std::optional(block.key) : std::nullopt);
+      blocks += block.kept ? 1 : 0;
+    }
+    if (keeper_.store->keep_page(
+            owner_, id, keeper_.origin, keys, block_value_ * static_cast<double>(blocks))) {
+      return;
+    }
+  }
   pool_.put(owner_, {&id, 1});
+}
+
+std::optional<PageId> KvCache::stored(const BlockKey& key) const {
+  return keeper_.store == nullptr ? std::nullopt : keeper_.store->page_of(keeper_.origin, key);
+}
+
+void KvCache::touch_stored(const BlockKey& key) {
+  if (keeper_.store != nullptr) {
+    keeper_.store->touch(keeper_.origin, key);
+  }
+}
+
+bool KvCache::bring_back(const BlockKey& key) {
+  HEDDLE_CHECK(stored(key).has_value() && !kept_.contains(key));
+  if (pool_.free_count() == 0 && cached_.count() == 0) {
+    return false;
+  }
+  const KvStore::Returning back = keeper_.store->take_out(keeper_.origin, key);
+  HEDDLE_CHECK(back.keys.size() == geometry_.blocks_per_page);
+  if (pool_.free_count() == 0) {
+    cached_.drop_oldest(ledger::DropReason::kKv);
+  }
+  keeper_.store->give_back(back, owner_);
+  Page page{.taken = taken_++,
+            .free_slots = geometry_.blocks_per_page,
+            .cached_at = cached_.tick(),
+            .blocks = std::vector<Block>(geometry_.blocks_per_page)};
+  for (std::uint32_t slot = 0; slot < geometry_.blocks_per_page; ++slot) {
+    const std::optional<BlockKey>& kept = back.keys[slot];
+    if (kept && kept_.emplace(*kept, KvBlockRef{.page = back.page, .slot = slot}).second) {
+      page.blocks[slot] = {.kept = true, .key = *kept, .idle_at = cached_.tick()};
+      --page.free_slots;
+      ++blocks_idle_;
+    }
+  }
+  cached_.by_age_.emplace(page.cached_at, CachedPages::Place{.cache = this, .page = back.page});
+  ++pages_cached_;
+  pages_.emplace(back.page, std::move(page));
+  return true;
 }
 
 std::int64_t KvCache::blocks_spare() const {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/siphash.h"
 #include "memory/cached_pages.h"
 #include "memory/kv_geometry.h"
+#include "memory/kv_store.h"
 #include "memory/page_pool.h"
 
 namespace heddle::memory {
@@ -26,9 +26,11 @@ struct KvBlockRef {
   friend auto operator<=>(const KvBlockRef&, const KvBlockRef&) = default;
 };
 
-/// Stands for all that decides what a block holds: the tokens from the first of the sequence to the
-/// last of the block, and whose they are.
-using BlockKey = Digest;
+/// Where a cache's blocks go that it lets go of, and whose they are there.
+struct KvKeeper {
+  KvStore* store = nullptr;  ///< None: they are lost.
+  KvOrigin origin{};
+};
 
 /// The KV blocks of one model and KV group on one device. Takes a page from the pool only when all
 /// its own are full and gives it back with its last block, so that models lend each other memory.
@@ -38,7 +40,8 @@ using BlockKey = Digest;
 /// *idle*, when its last user leaves, to be found by its key again. A page that holds idle blocks
 /// and no used ones is *cached* (CachedPages): no new block goes there, and it is dropped as a
 /// whole when its memory is wanted. Idle blocks on a page in use are evicted for new blocks when no
-/// page is free. So what is idle never costs what is used anything.
+/// page is free. So what is idle never costs what is used anything. What is given up in one of
+/// these ways, or as the cache ends, a KvStore may keep.
 ///
 /// Equal calls on caches with equally many pages give blocks alike, whatever the pages' numbers:
 /// the ranks of a sharded model run short together.
@@ -47,8 +50,13 @@ using BlockKey = Digest;
 /// is mapped here. Used by one thread.
 class KvCache {
  public:
-  /// `pool` and `cached` outlive the cache; `owner` is the lease that counts its pages.
-  KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry, CachedPages& cached);
+  /// `pool`, `cached` and the keeper's store outlive the cache; `owner` is the lease that counts
+  /// its pages.
+  KvCache(PagePool& pool,
+          OwnerId owner,
+          const KvGeometry& geometry,
+          CachedPages& cached,
+          const KvKeeper& keeper = {});
   /// Gives all pages back; no enqueued work touches them any more.
   ~KvCache();
   KvCache(const KvCache&) = delete;
@@ -69,6 +77,18 @@ class KvCache {
   [[nodiscard]] bool contains(const BlockKey& key) const { return kept_.contains(key); }
   /// The block kept under `key`, with one user more; nullopt if there is none.
   std::optional<KvBlockRef> use(const BlockKey& key);
+
+  /// The page of the store that has a block kept under `key`; nullopt: none.
+  [[nodiscard]] std::optional<PageId> stored(const BlockKey& key) const;
+  /// Of what gives way in the store, such a page is the last now.
+  void touch_stored(const BlockKey& key);
+  /// Has the page come back from the store that has this block, which is not here: as a cached
+  /// page, used last. False, and nothing has changed, where no page is free or cached.
+  bool bring_back(const BlockKey& key);
+  /// What keeping a block saves, as KvStore has it.
+  void set_block_value(double value) { block_value_ = value; }
+  /// What it holds is wrong: nothing of it goes to the store any more.
+  void keep_nothing() { keeper_ = {}; }
 
   /// Where the block begins on the device; KvGeometry says how it goes on.
   [[nodiscard]] std::byte* address(KvBlockRef block) const {
@@ -119,6 +139,7 @@ class KvCache {
   void end_use(PageEntry& entry, std::uint32_t slot);
   void forget_idle(PageEntry& entry, std::uint32_t slot);
   void drop(PageId page);
+  void let_go(PageId id, const Page& page);
   void check_page(const PageEntry& entry) const;
   /// Where a page is in roomy_: of those as full the one that came first, so that which numbers
   /// pages have decides nothing.
@@ -131,6 +152,8 @@ class KvCache {
   OwnerId owner_;
   KvGeometry geometry_;
   CachedPages& cached_;
+  KvKeeper keeper_;
+  double block_value_ = 0;
   std::map<PageId, Page> pages_{};
   std::uint64_t taken_ = 0;  ///< Pages so far.
   std::set<Roomy> roomy_{};  ///< Pages in use that have room, fullest first.

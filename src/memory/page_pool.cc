@@ -61,6 +61,12 @@ void PagePool::put(OwnerId owner, std::span<const PageId> pages) {
   add_free(pages);
 }
 
+void PagePool::pass(OwnerId from, OwnerId to, PageId page) {
+  HEDDLE_CHECK(from != kNobody && to != kNobody);
+  drop_owner({&page, 1}, from, kNobody);
+  set_owner({&page, 1}, to);
+}
+
 void PagePool::number_to(std::uint64_t page_count) {
   if (page_count > owners_.size()) {
     owners_.resize(page_count, kElsewhere);

@@ -40,6 +40,9 @@ class PagePool {
   /// Pages of `owner` become free.
   void put(OwnerId owner, std::span<const PageId> pages);
 
+  /// A page of `from` is `to`'s from then on. It holds what it held.
+  void pass(OwnerId from, OwnerId to, PageId page);
+
   /// Pages of another device, numbered below `page_count`, are to come in: more than this one has.
   void number_to(std::uint64_t page_count);
   /// Pages that the pool did not have come in, owned by `owner` (an image's, by the lease of its

@@ -157,6 +157,7 @@ inline void fields(Fields& v, DeviceStatus& x) {
   v(27, "hung", x.hung);
   v(28, "serving", x.serving, kCount);
   v(29, "switching", x.switching, kCount);
+  v(30, "kv_store", x.kv_store);
 }
 
 inline void fields(Fields& v, HostEntry& x) {

@@ -138,6 +138,18 @@ inline void fields(Fields& v, PrefixCounts& x) {
   v(1, "model", x.model);
   v(2, "queried_tokens", x.queried_tokens);
   v(3, "hit_tokens", x.hit_tokens);
+  v(4, "host_tokens", x.host_tokens);
+}
+
+inline void fields(Fields& v, KvStoreCounts& x) {
+  v.type("KvStoreCounts");
+  v(1, "pages", x.pages, kCount);
+  v(2, "held", x.held, kCount);
+  v(3, "kept_pages", x.kept_pages);
+  v(4, "kept_blocks", x.kept_blocks);
+  v(5, "returned_pages", x.returned_pages);
+  v(6, "displaced_pages", x.displaced_pages);
+  v(7, "declined_tokens", x.declined_tokens);
 }
 
 }  // namespace core
@@ -171,6 +183,7 @@ inline void fields(Fields& v, WorkerHello& x) {
   v(15, "device_pages", x.device_pages, kCount);
   v(16, "queue", x.queue);
   v(17, "fixed_parts", x.fixed_parts, kCount);
+  v(18, "kv_pages", x.kv_pages, kCount);
 }
 
 inline void fields(Fields& v, ModelDescription& x) {
@@ -314,6 +327,7 @@ inline void fields(Fields& v, WorkerStats& x) {
   v(14, "guest_wait", x.guest_wait, kCount);
   v(15, "guest_layers", x.guest_layers);
   v(16, "guest_layers_alone", x.guest_layers_alone);
+  v(17, "kv_store", x.kv_store);
 }
 
 inline void fields(Fields& v, Beat& x) {

@@ -54,6 +54,7 @@ struct WorkerHello {
   std::int64_t device_pages = 0;  ///< Likewise.
   policy::QueueRule queue = policy::QueueRule::kMooreHodgson;  ///< Likewise.
   std::int64_t fixed_parts = 0;                                ///< Likewise.
+  std::int64_t kv_pages = 0;  ///< Of `pages`, how many keep KV of models that have left.
 };
 
 /// What a model is; sent before its first LoadModel. An id never names another model.
@@ -251,6 +252,7 @@ struct WorkerStats {
   Duration guest_wait{};                       ///< For that over its own guests elsewhere.
   std::uint64_t guest_layers{};                ///< Layers of those that their host answered.
   std::uint64_t guest_layers_alone{};          ///< And that it did not: they were computed here.
+  core::KvStoreCounts kv_store{};              ///< KV of models that have left.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 

@@ -33,7 +33,8 @@ std::vector<ToWorker> every_to_worker() {
               .prefix_cache = 60,
               .device_pages = 70,
               .queue = policy::QueueRule::kArrival,
-              .fixed_parts = 3},
+              .fixed_parts = 3,
+              .kv_pages = 1},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},

@@ -44,6 +44,7 @@ class DrawnModels {
 
   [[nodiscard]] core::Configure manager() const {
     core::Configure configure{.options = {.drain_after = options_.drain_after,
+                                          .turn = options_.turn,
                                           .load_retry_first = 1ms,
                                           .load_cooldown = 10ms,
                                           .planner = options_.planner}};

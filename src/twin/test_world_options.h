@@ -48,6 +48,7 @@ struct WorldOptions {
   std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
   Duration min_residence = 20ms;
   Duration drain_after = 30ms;
+  Duration turn{};      ///< ManagerOptions::turn.
   Duration ttft = 10s;  ///< The objective of every model.
   policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
   std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.

@@ -254,6 +254,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::PrioritiseCopy& command);
   void perform(const core::AddSequence& command);
   void perform(const core::TakePrefixes& command);
+  void perform(const core::DropKept& /*command*/) {}
   void perform(const core::TrimCached& command);
   void perform(const core::PreemptSequence& command);
   void perform(const core::TakeGuestPages& command);

@@ -295,6 +295,23 @@ TEST(World, SurvivesAnything) {
   survive(1000, anything, [](const World&) {});
 }
 
+/// The same where busy models go with their requests after a while.
+WorldOptions anything_in_turns(std::uint64_t seed) {
+  WorldOptions options = anything(seed);
+  options.turn = 1ms * static_cast<int>(1 + seed % 40);
+  return options;
+}
+
+TEST(World, SurvivesAnythingWhileModelsTakeTurns) {
+  std::uint64_t turns = 0;
+  survive(500, anything_in_turns, [&](const World& world) {
+    for (const core::ModelStatus& model : world.twin().models()) {
+      turns += model.evictions[static_cast<std::size_t>(core::EvictionReason::kTurn)];
+    }
+  });
+  EXPECT_GT(turns, 300U / kShare);
+}
+
 TEST(World, SurvivesAnythingWhilePlanningAhead) {
   std::uint64_t ahead = 0;
   survive(600, anything_planned, [&](const World& world) {

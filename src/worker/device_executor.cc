@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "engine/kept_kv.h"
 #include "ops/context.h"
 #include "store/image_layout.h"
 
@@ -50,6 +51,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
                                        self->pool_,
                                        {.max_batch_tokens = options.max_batch_tokens,
                                         .prefix_cache = options.prefix_cache,
+                                        .kv_pages = options.kv_pages,
                                         .prefix_secret = {draw(), draw()},
                                         .run_ahead = options.pace == rpc::Pace{}});
   if (!engine) {
@@ -532,9 +534,19 @@ rpc::WorkerStats DeviceExecutor::stats() const {
   stats.kept_bytes = mapper_->kept_bytes();
   stats.peer_assist_bytes = peer_assist_ == nullptr ? 0 : peer_assist_->peer_assist_bytes();
   for (const auto& [model, counts] : engine_->prefix_counts()) {
-    stats.prefixes.push_back(
-        {.model = model, .queried_tokens = counts.queried_tokens, .hit_tokens = counts.hit_tokens});
+    stats.prefixes.push_back({.model = model,
+                              .queried_tokens = counts.queried_tokens,
+                              .hit_tokens = counts.hit_tokens,
+                              .host_tokens = counts.host_tokens});
   }
+  const engine::KeptCounts kept = engine::KeptKv(*engine_).counts();
+  stats.kv_store = {.pages = kept.pages,
+                    .held = kept.held,
+                    .kept_pages = kept.store.kept_pages,
+                    .kept_blocks = kept.store.kept_blocks,
+                    .returned_pages = kept.store.returned_pages,
+                    .displaced_pages = kept.store.displaced_pages,
+                    .declined_tokens = kept.declined_tokens};
   stats.dropped_pages = engine_->dropped_pages();
   return stats;
 }

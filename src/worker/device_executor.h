@@ -53,6 +53,7 @@ class DeviceExecutor {
  public:
   struct Options {
     std::vector<PageId> pages{};  ///< The pool at the start.
+    std::int64_t kv_pages = 0;    ///< As engine::EngineOptions has it.
     std::uint64_t load_bandwidth = 0;
     std::int64_t max_batch_tokens = 0;
     bool prefix_cache = false;
@@ -183,6 +184,7 @@ class DeviceExecutor {
   void execute(const core::PrioritiseCopy& command, std::vector<core::WorkerEvent>& events);
   void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TakePrefixes& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::DropKept& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TrimCached& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::PreemptSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TakeGuestPages& command, std::vector<core::WorkerEvent>& events);

@@ -26,7 +26,7 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
       core_(core::WorkerOptions{
           .device = hello_.device,
           .epoch = hello_.epoch,
-          .pages = static_cast<std::int64_t>(hello_.pages.size()),
+          .pages = static_cast<std::int64_t>(hello_.pages.size()) - hello_.kv_pages,
           .device_pages = hello_.device_pages,
           .step = hello_.step,
           .prefix_cache = hello_.prefix_cache,
@@ -112,6 +112,7 @@ Result<std::unique_ptr<DeviceExecutor>> EngineLoop::make_executor() {
   return DeviceExecutor::create(
       *device_,
       {.pages = hello_.pages,
+       .kv_pages = hello_.kv_pages,
        .load_bandwidth = hello_.load_bandwidth,
        .max_batch_tokens = hello_.step.max_batch_tokens,
        .prefix_cache = hello_.prefix_cache > 0,

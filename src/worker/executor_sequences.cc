@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/kept_kv.h"
 #include "worker/device_executor.h"
 
 /// What DeviceExecutor does with sequences and their KV between steps.
@@ -72,13 +73,20 @@ void DeviceExecutor::await_grammars(const core::WorkerCommand& command,
 void DeviceExecutor::execute(const core::TakePrefixes& command,
                              std::vector<core::WorkerEvent>& events) {
   core::PrefixesTaken taken;
-  for (const core::SequenceId id : command.sequences) {
+  for (std::size_t i = 0; i < command.sequences.size(); ++i) {
+    const core::SequenceId id = command.sequences[i];
+    const Duration computing = i < command.computing.size() ? command.computing[i] : Duration{};
     if (!refused_.contains(id)) {
-      taken.sequences.push_back({.sequence = id, .computed = engine_->take_prefix(id)});
+      taken.sequences.push_back({.sequence = id, .computed = engine_->take_prefix(id, computing)});
     }
   }
   kv_changed_ = true;
   events.push_back(std::move(taken));
+}
+
+void DeviceExecutor::execute(const core::DropKept& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine::KeptKv(*engine_).forget(command.model);
 }
 
 void DeviceExecutor::execute(const core::TrimCached& command,

@@ -218,6 +218,8 @@ DrainPlans::Cleared DrainPlans::clear(const DeviceState& device, const DrainPlan
   std::int64_t available = free_pages(state_, device, workspace);
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
+    const bool goes = found != device.instances.end() && found->second.is<Evicting>();
+    cleared.idle = cleared.idle && !(plan.set_aside && goes);
     if (found == device.instances.end() || found->second.is<Evicting>() ||
         state_.models.at(victim).external()) {
       continue;
@@ -226,8 +228,34 @@ DrainPlans::Cleared DrainPlans::clear(const DeviceState& device, const DrainPlan
     available += pages_of(state_, device, victim, workspace);
     cleared.victims.push_back(victim);
   }
+  if (!cleared.idle && plan.devices.empty()) {
+    end_turns(device.config.id, plan);
+  }
   cleared.enough = available >= outline(state_, device, plan.model).need_pages;
   return cleared;
+}
+
+/// Models that are drained go with what they run, once that has had its time.
+void DrainPlans::end_turns(DeviceId id, const DrainPlan& plan) {
+  const Duration turn = state_.options.turn;
+  if (turn == Duration{} || plan.set_aside) {
+    return;
+  }
+  if (state_.now < plan.began + turn) {
+    out_.wake_by(plan.began + turn);
+    return;
+  }
+  DeviceState& device = state_.devices.at(id);
+  for (const ModelId victim : plan.victims) {
+    const auto found = device.instances.find(victim);
+    const bool ours = !state_.models.at(victim).external() && !state_.models.at(victim).grouped();
+    if (found != device.instances.end() && ours && found->second.is<Draining>() &&
+        !found->second.in_flight.empty()) {
+      device.plan->set_aside = true;
+      state_.models.at(victim).turn_ended = state_.now;
+      residency_.evict(id, victim, EvictMode::kNow, EvictionReason::kTurn, plan.model);
+    }
+  }
 }
 
 /// Whether those that are drained have given back so much that the model has room beside them; not

@@ -52,6 +52,7 @@ class DrainPlans {
   void drain_victims(DeviceId device);
   void drain_later(const DrainPlan& plan);
   void drop(const DrainPlan& plan, DeviceId device);
+  void end_turns(DeviceId id, const DrainPlan& plan);
   void want_share(DeviceId leader, const DeviceReport& report);
   [[nodiscard]] std::vector<policy::ResidentView> others_at(const DeviceState& device,
                                                             ModelId wanting) const;

@@ -47,6 +47,31 @@ TEST(DrainPlans, VictimsAreSentNothingMoreAndTheModelComesWhenTheyAreIdle) {
   EXPECT_FALSE(core.device().plan);
 }
 
+TEST(DrainPlans, ABusyModelGoesWithItsRequestsOnceItsTurnIsOver) {
+  Full core;
+  core.state.options.turn = 3s;
+  core.plans.begin(kDevice, kC, {kA});
+  core.plans.advance();
+  EXPECT_TRUE(core.evictions().empty()) << "it has begun";
+  core.state.now += 3s;
+  core.plans.advance();
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kA}}));
+  EXPECT_EQ(core.all<EvictFrom>()[0].mode, EvictMode::kNow);
+  EXPECT_EQ(core.at(kA).as<Evicting>()->why, EvictionReason::kTurn);
+  EXPECT_EQ(core.state.models.at(kA).turn_ended, core.state.now);
+  core.plans.advance();
+  EXPECT_EQ(core.evictions().size(), 1U) << "it is on its way out";
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kC}}));
+}
+
+TEST(DrainPlans, WithoutTurnsABusyModelIsWaitedFor) {
+  Full core;
+  core.plans.begin(kDevice, kC, {kA});
+  core.state.now += 1h;
+  core.plans.advance();
+  EXPECT_TRUE(core.evictions().empty());
+}
+
 TEST(DrainPlans, APlanThatNobodyWantsAnyMoreIsGivenUp) {
   Full core;
   core.plans.begin(kDevice, kC, {kA});

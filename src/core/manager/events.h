@@ -111,6 +111,9 @@ struct ManagerOptions {
   std::size_t queue_total = 4096;     ///< Most unfinished requests of all models.
   /// How long the oldest waiting request of a model bears with busy models before some are drained.
   Duration drain_after = std::chrono::seconds(2);
+  /// How long a busy model may go on with its requests once it is drained for another; then it goes
+  /// with them, and they wait for its next turn. 0: until they end.
+  Duration turn{};
   std::int32_t load_attempts = 3;  ///< Then the requests that wait for the model fail.
   Duration load_retry_first = std::chrono::milliseconds(100);  ///< Doubled with each attempt.
   Duration load_cooldown = std::chrono::seconds(10);  ///< After that, arrivals fail at once.

@@ -164,6 +164,9 @@ struct ModelState {
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
 
+  /// When it last went with requests, whose turn is behind others'. Written by DrainPlans.
+  Instant turn_ended{};
+
   // Written by Shortages.
   Unborne unborne{};
   std::optional<Instant> unborne_at{};  ///< When some of its requests last were.
@@ -321,6 +324,7 @@ struct DrainPlan {
   std::vector<DeviceId> devices{};
   /// Then: victims that go on until then, as others of them take longer to leave.
   std::map<ModelId, Instant> later{};
+  bool set_aside = false;  ///< Victims went with their requests, as their turn was over.
 };
 
 /// The sequences of a device that wait for memory, as last reported. Written by Shortages.

@@ -44,11 +44,12 @@ Instant frozen_since(const State& state, ModelId model) {
   return since;
 }
 
-/// When the first request, or operator, began to wait for the model.
+/// When the first request, or operator, began to wait for the model; of those that had a turn, when
+/// that was over.
 Instant waiting_since(const State& state, ModelId id, const ModelState& model) {
   Instant since = model.frozen > 0 ? frozen_since(state, id) : Instant::max();
   for (const auto& [key, request] : model.waiting) {
-    since = std::min(since, state.requests.at(request).arrived);
+    since = std::min(since, std::max(state.requests.at(request).arrived, model.turn_ended));
   }
   for (const auto& [ticket, at] : model.loads_asked) {
     since = std::min(since, at);

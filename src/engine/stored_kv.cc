@@ -1,0 +1,97 @@
+#include "engine/stored_kv.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "base/check.h"
+
+namespace heddle::engine {
+
+/// Calls `each(group, key)` for the blocks that tokens behind the first `length` attend to, until
+/// it says false.
+template <class Each>
+void StoredKv::for_each_needed(const SequenceKv& sequence,
+                               std::int64_t length,
+                               const Each& each) const {
+  for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
+    const auto blocks =
+        static_cast<std::size_t>(length / kv_->plan_.groups[g].geometry.block_tokens);
+    for (std::size_t i = std::min(kv_->first_needed(g, length), blocks); i < blocks; ++i) {
+      if (!each(g, sequence.groups_[g].keys[i])) {
+        return;
+      }
+    }
+  }
+}
+
+StoredKv::Found StoredKv::bring_back(SequenceKv& sequence,
+                                     const PrefixKeys& keys,
+                                     std::span<const TokenId> tokens,
+                                     const std::function<bool(const Found&)>& worth) {
+  for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
+    HEDDLE_CHECK(sequence.groups_[g].blocks.empty());
+    keys.extend(sequence.groups_[g].keys, tokens, kv_->plan_.groups[g].geometry.block_tokens);
+  }
+  const std::int64_t here = kv_->cached_length(sequence, std::ssize(tokens));
+  const std::int64_t length =
+      kv_->cached_length(sequence, std::ssize(tokens), ModelKv::Among::kCacheAndStore);
+  if (length <= here) {
+    return {};
+  }
+  std::set<memory::PageId> pages;
+  for_each_needed(sequence, length, [&](std::size_t g, const memory::BlockKey& key) {
+    const auto stored = kv_->caches_[g].contains(key) ? std::nullopt : kv_->caches_[g].stored(key);
+    if (stored) {
+      pages.insert(*stored);
+    }
+    return true;
+  });
+  if (!worth({.tokens = length - here, .pages = std::ssize(pages)})) {
+    return {};
+  }
+  fetch(sequence, length);
+  return {.tokens = kv_->cached_length(sequence, std::ssize(tokens)) - here,
+          .pages = std::ssize(pages)};
+}
+
+/// All blocks that a prefix of `length` tokens needs come to be in the cache, or as many as there
+/// are pages for. What is there is held meanwhile, or it would go for the rest.
+void StoredKv::fetch(const SequenceKv& sequence, std::int64_t length) {
+  std::vector<std::vector<memory::KvBlockRef>> held(kv_->caches_.size());
+  const auto hold = [&](std::size_t g, const memory::BlockKey& key) {
+    if (const auto block = kv_->caches_[g].use(key)) {
+      held[g].push_back(*block);
+    } else {
+      kv_->caches_[g].touch_stored(key);
+    }
+    return true;
+  };
+  for_each_needed(sequence, length, hold);
+  for_each_needed(sequence, length, [&](std::size_t g, const memory::BlockKey& key) {
+    if (kv_->caches_[g].contains(key)) {
+      return true;
+    }
+    return kv_->caches_[g].stored(key) && kv_->caches_[g].bring_back(key) && hold(g, key);
+  });
+  for (std::size_t g = 0; g < held.size(); ++g) {
+    for (const memory::KvBlockRef block : held[g]) {
+      kv_->caches_[g].free(block);
+    }
+  }
+}
+
+void StoredKv::set_token_value(double value) {
+  for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
+    const auto tokens = static_cast<double>(kv_->plan_.groups[g].geometry.block_tokens);
+    kv_->caches_[g].set_block_value(value * tokens / static_cast<double>(kv_->caches_.size()));
+  }
+}
+
+void StoredKv::keep_nothing() {
+  for (memory::KvCache& cache : kv_->caches_) {
+    cache.keep_nothing();
+  }
+}
+
+}  // namespace heddle::engine
