@@ -7,6 +7,7 @@
 #include "engine/engine_impl.h"
 #include "engine/stored_kv.h"
 #include "policy/kv_return.h"
+#include "spec/operations.h"
 
 /// KV that is kept beside the cached prefixes (memory::KvStore): which models' is, and when it is
 /// brought back.
@@ -16,7 +17,8 @@ namespace heddle::engine {
 /// the same prefixes; what one of them kept, the others might not have.
 memory::KvKeeper Engine::Impl::keeper_of(ModelId id, const spec::ModelSpec& spec) {
   const bool whole = spec.shard.ranks == 1 && spec.stage.ends.empty();
-  return {.store = whole ? store_.get() : nullptr, .origin = {.model = id}};
+  const bool kept = whole && !spec::has_states(spec);  // A state is of all tokens, not of a block.
+  return {.store = kept ? store_.get() : nullptr, .origin = {.model = id}};
 }
 
 /// Has come back what the sequence would find of its tokens, but for the last.

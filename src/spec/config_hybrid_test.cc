@@ -152,7 +152,7 @@ TEST(ConfigHybrid, RejectsWhatIsNotBuiltIn) {
 
 TEST(ConfigHybrid, OnlyWholeModelsOnCpusHaveStates) {
   const ModelSpec model = qwen35_moe();
-  EXPECT_EQ(cpu_only(model), "linear attention");
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "linear attention");
   const auto divided = divides(model, 2);
   ASSERT_FALSE(divided);
   EXPECT_THAT(divided.error().message, HasSubstr("only whole models have linear attention"));

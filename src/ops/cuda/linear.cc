@@ -13,8 +13,8 @@
 #include "ops/cuda/launch.h"
 #include "ops/cuda/linear_args.h"
 #include "ops/cuda/norm.h"
-#include "ops/cuda/products.h"
 #include "ops/cuda/panels.h"
+#include "ops/cuda/products.h"
 #include "ops/fused.h"
 
 namespace heddle::ops::cuda {
