@@ -20,9 +20,12 @@ namespace heddle::config {
 
 namespace {
 
+/// Of host memory, what KV has beside it when nothing is said.
+constexpr std::uint64_t kKvPart = 8;
+/// Stands for that until the host's memory is known.
+constexpr std::uint64_t kKvOfMemory = ~std::uint64_t{0};
 /// Of the image cache, when nothing is said. With GPUs a quarter of the machine's memory if that is
 /// more: all their weights come from there.
-constexpr std::uint64_t kKvPart = 8;  // Of host memory, what KV has beside it.
 constexpr std::uint64_t kHostMemory = std::uint64_t{1} << 30U;
 constexpr std::uint64_t kArenaTenths = 7;
 
@@ -270,6 +273,7 @@ Result<Config> read_config(Node root,
   config.tracing = tracing_of(environment, diagnosis.warnings);
   SwapSettings settings{.directory = config.directory, .ports = expand_macros(root, diagnosis)};
   Reader reader(root, "", diagnosis);
+  config.host.kv = kKvOfMemory;
   declare(reader, config, settings);
   reader.finish();
   complete_devices(config, machine, diagnosis);

@@ -41,15 +41,12 @@ struct TlsConfig {
   std::string key{};          ///< PEM file: its private key, without a passphrase.
 };
 
-/// The file does not say how much: a part of the host's memory.
-inline constexpr std::uint64_t kKvOfMemory = ~std::uint64_t{0};
-
 /// The memory of the machine itself.
 struct HostConfig {
   std::uint64_t memory = 0;               ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
   /// For KV of models that have left CPU devices, beside `memory` [bytes].
-  std::uint64_t kv = kKvOfMemory;
+  std::uint64_t kv = 0;
   std::int64_t step_tokens = 0;  ///< Most tokens of one model in one step; 0: by devices' memory.
   std::uint64_t nic = 0;         ///< What models are fetched at, at most [bytes/s]; 0: no limit.
   friend bool operator==(const HostConfig&, const HostConfig&) = default;

@@ -342,7 +342,9 @@ Result<LabFile> parse_lab_file(std::string_view text,
   }
   LabFile lab{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
   config::Diagnosis diagnosis{.origin = file, .directory = lab.directory};
-  const Node base = take(*root, "config", diagnosis);
+  // Predictions keep no KV of models that have left, so servers keep none unless they are told to.
+  const Result<Node> without_kept_kv = config::parse_document("host: {kv: 0}", file, environment);
+  const Node base = merge(*without_kept_kv, take(*root, "config", diagnosis));
   const Node overlays = take(*root, "policies", diagnosis);
   const Node hosts = take(*root, "hosts", diagnosis);
   config::Reader reader(*root, "", diagnosis);

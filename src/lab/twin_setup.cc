@@ -311,6 +311,9 @@ Result<twin::TwinSetup> twin_setup(const LabFile& lab,
   for (const Opened& host : *hosts) {
     twin::HostSetup& added = setup.hosts.emplace_back();
     added.agent = agent::core_options(host.agent);
+    for (core::AgentDevice& device : added.agent.devices) {
+      device.kv_pages = 0;  // No KV of models that have left is kept here.
+    }
     added.nic = lab.cold ? host.config.host.nic : 0;
     for (std::size_t i = 0; i < host.agent.devices.size(); ++i) {
       added.devices.push_back(twin_device(host.agent.devices[i], added.agent.devices[i], measured));

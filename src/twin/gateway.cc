@@ -60,6 +60,9 @@ core::Submit Gateway::submit(const core::Dispatch& dispatch) {
   HEDDLE_CHECK(ask.open_ended ? room > 0 : room >= request.most);
   HEDDLE_CHECK(!request.capped || room == request.most);
   request.most = std::min(request.most, room);
+  // A manager that had lost the host for a while sends it there again: what runs there since it was
+  // sent before speaks, too, until the worker is through with it.
+  request.cut = request.cut || request.dispatched;
   request.dispatched = true;
   request.capped = true;
   request.device = dispatch.device;

@@ -22,7 +22,7 @@ struct Request {
   Instant arrived{};
   std::int64_t most = 0;  ///< Tokens of each answer.
   bool held = false;
-  bool cut = false;         ///< Its worker may still say what came before a connection was lost.
+  bool cut = false;         ///< Its worker may still say what came before it was sent there again.
   bool capped = false;      ///< `most` is what a device had room for.
   bool dispatched = false;  ///< It is at a worker:
   DeviceId device{};        ///< of this device, in this life.
