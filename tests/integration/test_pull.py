@@ -140,7 +140,7 @@ def test_what_the_hub_has_not_is_named(home):
         refused(pull(home, "acme/adder@v9", HF_ENDPOINT=hub.url), "answered 404")
         hub.files = {"config.json": b"{}", "model.gguf": b"x"}
         refused(pull(home, "acme/adder", HF_ENDPOINT=hub.url), "has no model.safetensors", "There is: config.json")
-    refused(pull(home, "no model"), "want org/name, org/name@revision, s3://bucket/prefix")
+    refused(pull(home, "no model"), "want org/name, org/name@revision, org/name:Q4_K_M, s3://bucket/prefix")
     refused(pull(home), "pull what?")
     gone = pull(home, "acme/adder", "--json", HF_ENDPOINT="http://127.0.0.1:1")
     assert gone.returncode == 1
