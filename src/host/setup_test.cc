@@ -56,8 +56,9 @@ TEST(Setup, DevicesOfCpusThatCachePrefixesShareWhatKeepsKv) {
   config::Config config = two_devices();
   config.host.kv = 9 * kSmallPage;
   const auto kept = [&config] {
+    const agent::AgentSetup setup = agent_setup(config, 64).value();
     std::vector<std::int64_t> pages;
-    for (const agent::DeviceSetup& device : agent_setup(config, 64).value().devices) {
+    for (const agent::DeviceSetup& device : setup.devices) {
       pages.push_back(device.kv_pages);
     }
     return pages;
