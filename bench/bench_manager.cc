@@ -253,6 +253,7 @@ class Cluster {
              : placed ? "RequestArrived, is placed"
                       : "RequestArrived, waits"]
           .spans.push_back(took);
+      times_["RequestArrived, any"].spans.push_back(took);
     }
     follow();
   }
