@@ -275,6 +275,13 @@ void warn_of(const ModelConfig& model, const Ports& ports, Diagnosis& diagnosis)
   }
 }
 
+EngineMemory memory_of(const DeviceConfig* device) {
+  if (device == nullptr || device->kind == DeviceKind::kExternal) {
+    return EngineMemory::kCounted;
+  }
+  return device->kind == DeviceKind::kCpu ? EngineMemory::kHost : EngineMemory::kGpu;
+}
+
 }  // namespace
 
 void declare_swapping(Fields& f, Config& config, SwapSettings& settings) {
@@ -323,8 +330,7 @@ void settle_engines(Config& config) {
             "kind external, with memory that no other device has";
       }
     }
-    apply_preset(
-        engine, model.path, model.id, device != nullptr && device->kind == DeviceKind::kCpu);
+    apply_preset(engine, model.path, model.id, memory_of(device));
   }
 }
 

@@ -57,7 +57,7 @@ void add_sleep_flags(EngineConfig& engine) {
   }
 }
 
-std::vector<SuspendLevel> default_levels(const EngineConfig& engine, bool host_memory) {
+std::vector<SuspendLevel> default_levels(const EngineConfig& engine, EngineMemory memory) {
   const Preset& known = preset(engine.kind);
   const bool sleeps =
       !known.sleep_flags.empty() &&
@@ -70,9 +70,14 @@ std::vector<SuspendLevel> default_levels(const EngineConfig& engine, bool host_m
     return levels;
   }
   // It maps its weights from their file: on this machine they can be dropped and read again.
-  if (engine.kind == EngineKind::kLlamaServer && host_memory && !engine.command.empty() &&
-      !has_word(engine.command, "--no-mmap") && !has_word(engine.command, "--mlock")) {
+  if (engine.kind == EngineKind::kLlamaServer && memory == EngineMemory::kHost &&
+      !engine.command.empty() && !has_word(engine.command, "--no-mmap") &&
+      !has_word(engine.command, "--mlock")) {
     return {SuspendLevel::kReclaim, SuspendLevel::kStop};
+  }
+  // Processes on several GPUs talk to each other, which a checkpoint may not survive.
+  if (memory == EngineMemory::kGpu && engine.further_devices.empty() && !engine.command.empty()) {
+    return {SuspendLevel::kCheckpoint, SuspendLevel::kStop};
   }
   return {SuspendLevel::kStop};
 }
@@ -130,12 +135,12 @@ std::vector<std::string> preset_command(EngineKind kind,
 void apply_preset(EngineConfig& engine,
                   const std::string& path,
                   const std::string& id,
-                  bool host_memory) {
-  if (!path.empty() && !host_memory) {
+                  EngineMemory memory) {
+  if (!path.empty() && memory != EngineMemory::kHost) {
     add_sleep_flags(engine);
   }
   if (engine.suspend.empty()) {
-    engine.suspend = default_levels(engine, host_memory);
+    engine.suspend = default_levels(engine, memory);
   }
   if (engine.kind == EngineKind::kVllm &&
       std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::sleeps)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,13 +33,19 @@ struct Preset {
                                                       const std::string& id,
                                                       std::uint16_t port);
 
+/// Where the memory is that an engine is charged for.
+enum class EngineMemory : std::uint8_t {
+  kHost,     ///< This machine's own, of which no engine sleeps.
+  kGpu,      ///< A GPU of this machine, whose driver may move it to the host.
+  kCounted,  ///< Of a device that is only counted, or not known.
+};
+
 /// Completes `engine` with what its kind and its command imply: the arguments that sleeping takes,
 /// levels when it names none, the variables that sleeping and addresses take, the name it serves.
-/// `path` and `id` as above; an empty path means that the command is the user's own. `host_memory`
-/// says that its device is this machine's memory, of which no engine sleeps.
+/// `path` and `id` as above; an empty path means that the command is the user's own.
 void apply_preset(EngineConfig& engine,
                   const std::string& path,
                   const std::string& id,
-                  bool host_memory);
+                  EngineMemory memory);
 
 }  // namespace heddle::config

@@ -43,13 +43,13 @@ TEST(Presets, MakeCommandLines) {
 
 TEST(Presets, CommandLinesOfOursLetEnginesSleepOnAccelerators) {
   EngineConfig gpu = engine(EngineKind::kVllm, preset_command(EngineKind::kVllm, "x", "x", 9));
-  apply_preset(gpu, "x", "x", false);
+  apply_preset(gpu, "x", "x", EngineMemory::kCounted);
   EXPECT_EQ(std::count(gpu.command.begin(), gpu.command.end(), "--enable-sleep-mode"), 1);
   EXPECT_EQ(gpu.suspend.front(), SuspendLevel::kSleep);
-  apply_preset(gpu, "x", "x", false);
+  apply_preset(gpu, "x", "x", EngineMemory::kCounted);
   EXPECT_EQ(std::count(gpu.command.begin(), gpu.command.end(), "--enable-sleep-mode"), 1);
   EngineConfig host = engine(EngineKind::kVllm, preset_command(EngineKind::kVllm, "x", "x", 9));
-  apply_preset(host, "x", "x", true);
+  apply_preset(host, "x", "x", EngineMemory::kHost);
   EXPECT_THAT(host.command, Not(Contains("--enable-sleep-mode")));
   EXPECT_THAT(host.suspend, ElementsAre(SuspendLevel::kStop));
   EXPECT_THAT(host.env, IsEmpty());
@@ -57,28 +57,28 @@ TEST(Presets, CommandLinesOfOursLetEnginesSleepOnAccelerators) {
 
 TEST(Presets, AnEngineSleepsOnlyWhenItsCommandLetsIt) {
   EngineConfig sleeper = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
-  apply_preset(sleeper, "", "x", false);
+  apply_preset(sleeper, "", "x", EngineMemory::kCounted);
   EXPECT_THAT(sleeper.suspend,
               ElementsAre(SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop));
   EXPECT_THAT(sleeper.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "1")));
   EngineConfig insomniac = engine(EngineKind::kVllm, {"vllm", "serve", "x"});
-  apply_preset(insomniac, "", "x", false);
+  apply_preset(insomniac, "", "x", EngineMemory::kCounted);
   EXPECT_THAT(insomniac.suspend, ElementsAre(SuspendLevel::kStop));
   EXPECT_THAT(insomniac.env, IsEmpty());
   EngineConfig deep = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
   deep.suspend = {SuspendLevel::kDeepSleep, SuspendLevel::kStop};
-  apply_preset(deep, "", "x", false);
+  apply_preset(deep, "", "x", EngineMemory::kCounted);
   EXPECT_THAT(deep.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "1")));
 }
 
 TEST(Presets, SglangSleepsOnlyWhereItsWeightsAreKept) {
   EngineConfig whole =
       engine(EngineKind::kSglang, preset_command(EngineKind::kSglang, "x", "x", 9));
-  apply_preset(whole, "x", "x", false);
+  apply_preset(whole, "x", "x", EngineMemory::kCounted);
   EXPECT_THAT(whole.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
   EngineConfig forgetful = engine(
       EngineKind::kSglang, {"python3", "-m", "sglang.launch_server", "--enable-memory-saver"});
-  apply_preset(forgetful, "", "x", false);
+  apply_preset(forgetful, "", "x", EngineMemory::kCounted);
   EXPECT_THAT(forgetful.suspend, ElementsAre(SuspendLevel::kStop));
 }
 
@@ -87,7 +87,7 @@ TEST(Presets, WhatTheUserSaysStays) {
   own.suspend = {SuspendLevel::kFreeze, SuspendLevel::kSleep, SuspendLevel::kStop};
   own.env = {{"VLLM_SERVER_DEV_MODE", "0"}};
   own.served_name = "mine";
-  apply_preset(own, "org/x", "x", false);
+  apply_preset(own, "org/x", "x", EngineMemory::kCounted);
   EXPECT_THAT(own.suspend,
               ElementsAre(SuspendLevel::kFreeze, SuspendLevel::kSleep, SuspendLevel::kStop));
   EXPECT_THAT(own.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "0")));
@@ -97,19 +97,33 @@ TEST(Presets, WhatTheUserSaysStays) {
 TEST(Presets, MappedWeightsAreReclaimedWhereTheyAreInThisMachinesMemory) {
   const std::vector<std::string> command{"llama-server", "-m", "x.gguf"};
   EngineConfig host = engine(EngineKind::kLlamaServer, command);
-  apply_preset(host, "", "x", true);
+  apply_preset(host, "", "x", EngineMemory::kHost);
   EXPECT_THAT(host.suspend, ElementsAre(SuspendLevel::kReclaim, SuspendLevel::kStop));
   EngineConfig gpu = engine(EngineKind::kLlamaServer, command);
-  apply_preset(gpu, "", "x", false);
+  apply_preset(gpu, "", "x", EngineMemory::kCounted);
   EXPECT_THAT(gpu.suspend, ElementsAre(SuspendLevel::kStop));
   EngineConfig locked = engine(EngineKind::kLlamaServer, {"llama-server", "--mlock"});
-  apply_preset(locked, "", "x", true);
+  apply_preset(locked, "", "x", EngineMemory::kHost);
   EXPECT_THAT(locked.suspend, ElementsAre(SuspendLevel::kStop));
+}
+
+TEST(Presets, WhatCannotSleepIsSavedByTheDriverOfItsOnlyGpu) {
+  EngineConfig alone = engine(EngineKind::kLlamaServer, {"llama-server", "-m", "x.gguf"});
+  apply_preset(alone, "", "x", EngineMemory::kGpu);
+  EXPECT_THAT(alone.suspend, ElementsAre(SuspendLevel::kCheckpoint, SuspendLevel::kStop));
+  EngineConfig on_two = engine(EngineKind::kVllm, {"vllm", "serve", "x"});
+  on_two.further_devices = {"gpu1"};
+  apply_preset(on_two, "", "x", EngineMemory::kGpu);
+  EXPECT_THAT(on_two.suspend, ElementsAre(SuspendLevel::kStop));
+  EngineConfig sleeper = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
+  apply_preset(sleeper, "", "x", EngineMemory::kGpu);
+  EXPECT_THAT(sleeper.suspend,
+              ElementsAre(SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop));
 }
 
 TEST(Presets, OllamaIsToldItsAddressAndAskedForItsOwnName) {
   EngineConfig ollama = engine(EngineKind::kOllama, {"ollama", "serve"});
-  apply_preset(ollama, "qwen3:8b", "big", false);
+  apply_preset(ollama, "qwen3:8b", "big", EngineMemory::kCounted);
   EXPECT_THAT(ollama.env, Contains(Pair("OLLAMA_HOST", "127.0.0.1:5801")));
   EXPECT_EQ(ollama.served_name, "qwen3:8b");
 }
