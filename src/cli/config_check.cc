@@ -46,21 +46,6 @@ std::string problem_of(const config::Config& config, const host::OpenedModel& mo
          format_bytes(largest->memory) + "); give it more memory, or take the model out";
 }
 
-/// Where a shell would find a program; empty when it would not.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    return access(name.c_str(), X_OK) == 0 ? name : std::string();
-  }
-  std::istringstream folders(config::process_environment("PATH").value_or("/usr/bin:/bin"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
-    if (access(file.c_str(), X_OK) == 0) {
-      return file;
-    }
-  }
-  return {};
-}
-
 /// What keeps an engine from being started. Empty: nothing that can be seen without starting it.
 std::string problem_of(const config::EngineConfig& engine) {
   std::vector<std::string> programs;
@@ -73,7 +58,7 @@ std::string problem_of(const config::EngineConfig& engine) {
     programs.push_back(engine.stop_command.front());
   }
   for (const std::string& program : programs) {
-    if (find_program(program).empty()) {
+    if (config::find_program(program, config::process_environment).empty()) {
       return "the program " + program +
              " is not there, or may not be run; install it, or name it with its folder";
     }

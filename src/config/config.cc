@@ -12,6 +12,7 @@
 #include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"
+#include "config/fallback.h"
 #include "config/macros.h"
 #include "config/reader.h"
 #include "config/tracing.h"
@@ -271,6 +272,9 @@ Result<Config> read_config(Node root,
   Config config{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
   Diagnosis diagnosis{.origin = file, .directory = config.directory};
   config.tracing = tracing_of(environment, diagnosis.warnings);
+  if (engines == EnginePlaces::kHere) {
+    fall_back(root, environment, diagnosis);
+  }
   SwapSettings settings{.directory = config.directory, .ports = expand_macros(root, diagnosis)};
   Reader reader(root, "", diagnosis);
   config.host.kv = kKvOfMemory;

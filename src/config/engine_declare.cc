@@ -315,6 +315,10 @@ void declare_devices(Fields& f, EngineConfig& engine) {
 
 }  // namespace
 
+std::span<const std::string_view> native_keys() {
+  return kNativeKeys;
+}
+
 void declare_engine_defaults(Fields& f, SwapSettings& settings) {
   std::int64_t start_port = 5800;
   f.integer({"startPort", "First of the ports that are given to models as ${PORT}."},

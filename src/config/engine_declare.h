@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "config/config.h"
 #include "config/fields.h"
@@ -21,6 +23,9 @@ struct SwapSettings {
   Duration ttl{};
   bool loading_state = false;
 };
+
+/// Keys of a model that only heddle's own engine takes.
+[[nodiscard]] std::span<const std::string_view> native_keys();
 
 /// The keys for all engines: those before `models`.
 void declare_engine_defaults(Fields& f, SwapSettings& settings);

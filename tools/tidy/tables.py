@@ -13,7 +13,7 @@ LAYERS = {
     "spec": [],
     "gguf": ["spec"],
     "cluster": ["http", "spec"],
-    "config": ["ops", "device", "spec"],
+    "config": ["ops", "device", "gguf", "spec"],
     "ledger": [],
     "policy": [],
     "history": ["policy", "spec"],
