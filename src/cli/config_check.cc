@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,13 +8,12 @@
 #include "cli/verbs.h"
 #include "config/command_line.h"
 #include "config/config.h"
+#include "config/fallback.h"
 #include "fetch/url.h"
 #include "gateway/tls_files.h"
 #include "host/opened_model.h"
 #include "host/setup.h"
 #include "policy/admission.h"
-
-#include <unistd.h>
 
 namespace heddle::cli {
 

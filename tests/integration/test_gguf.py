@@ -8,6 +8,7 @@ import sys
 import time
 
 import cluster
+import engines
 import pytest
 import server as heddle
 
@@ -132,6 +133,23 @@ def test_what_is_not_built_in_is_named(files, tmp_path):
         assert status != 200
         assert "engine: llama-server" in server.log() + json.dumps(answer)
         assert server.chat("adder", "1+1=")
+
+
+def test_what_is_not_built_in_is_served_by_llama_cpp_where_it_is_installed(files, tmp_path):
+    engines.require_llama()
+    other = tmp_path / "other.gguf"  # Its pre-tokenizer is one that llama.cpp alone knows; digits are tokens of their own in it, too.
+    other.write_bytes(files["adder"].read_bytes().replace(b"\x05\0\0\0\0\0\0\0qwen2", b"\x05\0\0\0\0\0\0\0bloom", 1))
+    server = tmp_path / "llama-server"
+    server.write_text(
+        "#!/bin/sh\n# llama-server -m FILE --host HOST --port PORT -c CONTEXT, for the server of the tests.\n"
+        f"exec node {engines.HERE / 'llama_server.mjs'} --modules {engines.MODULES} --model \"$2\" --port \"$6\" --context \"$8\"\n"
+    )
+    server.chmod(0o755)
+    rows = ["morse", f"  other: {{path: {other}, context: 256}}\n"]
+    with heddle.Server(heddle.config(models=rows, memory="512MiB"), env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}) as running:
+        assert running.chat("morse", "morse sos") == "... --- ..."
+        assert running.chat("other", "74+33=").endswith("107")
+        assert f"models.other: {server} serves it as an external engine" in running.log()
 
 
 # The gateway has no files: a host sends it the texts that the file stands for.
