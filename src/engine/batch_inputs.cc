@@ -32,7 +32,40 @@ void BatchInputs::gather(std::span<const BatchSlice> slices,
   for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
     gather_table(slices, group, kv, mirror, recurring);
   }
+  gather_copies(slices, kv, mirror);
   gather_guests(slices, kv, mirror);
+}
+
+void BatchInputs::gather_copies(std::span<const BatchSlice> slices,
+                                const ModelKv& kv,
+                                Mirror& mirror) {
+  std::size_t most = 0;
+  for (const BatchSlice& slice : slices) {
+    most = std::max(most, slice.kv->states().copies.size());
+  }
+  copies_ = static_cast<std::int64_t>(most);
+  copy_tables_.clear();
+  if (most == 0) {
+    return;
+  }
+  const std::size_t states = kv.plan().groups.size() - kv.plan().kv_groups();
+  std::vector<std::int32_t> behind(slices.size() * most);
+  std::vector<std::vector<std::int32_t>> tables(states,
+                                                std::vector<std::int32_t>(behind.size(), -1));
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    std::size_t at = s * most;
+    for (const StateCopy& copy : slices[s].kv->states().copies) {
+      behind[at] = narrow(copy.length - slices[s].first_position);
+      for (std::size_t i = 0; i < states; ++i) {
+        tables[i][at] = kv.block_number(kv.plan().kv_groups() + i, copy.blocks[i]);
+      }
+      ++at;
+    }
+  }
+  copy_behind_ = mirror.add(behind);
+  for (const std::vector<std::int32_t>& table : tables) {
+    copy_tables_.push_back(mirror.add(table));
+  }
 }
 
 void BatchInputs::gather_guests(std::span<const BatchSlice> slices,
@@ -153,7 +186,8 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
                            mirror.device<std::int32_t>(first_position_), sequences_)},
               .resumes = resumes_,
               .cos_sin = {},
-              .block_tables = {}};
+              .block_tables = {},
+              .copies = {}};
   for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
     if (cos_sin_[kind]) {
       batch.cos_sin[kind] =
@@ -163,6 +197,14 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
   for (const Table& table : tables_) {
     batch.block_tables.push_back(
         ops::matrix_of(mirror.device<std::int32_t>(table.offset), sequences_, table.width));
+  }
+  if (copies_ > 0) {
+    batch.copy_behind =
+        ops::matrix_of(mirror.device<std::int32_t>(copy_behind_), sequences_, copies_);
+  }
+  for (const std::size_t table : copy_tables_) {
+    batch.copies.push_back(
+        ops::matrix_of(mirror.device<std::int32_t>(table), sequences_, copies_));
   }
   batch.guests.sequences = guests_;
   if (guests_ > 0) {

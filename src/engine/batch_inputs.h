@@ -50,6 +50,7 @@ class BatchInputs {
  private:
   void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
   void gather_rotations(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
+  void gather_copies(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
   void gather_guests(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
   void gather_table(std::span<const BatchSlice> slices,
                     std::size_t group,
@@ -71,7 +72,10 @@ class BatchInputs {
   std::size_t first_position_ = 0;
   std::array<std::optional<std::size_t>, kLayerRopes> cos_sin_{};
   std::vector<Table> tables_{};
-  std::int64_t guests_ = 0;  ///< Sequences.
+  std::int64_t copies_ = 0;  ///< Of states, that a sequence has at most.
+  std::size_t copy_behind_ = 0;
+  std::vector<std::size_t> copy_tables_{};  ///< Per block of the states.
+  std::int64_t guests_ = 0;                 ///< Sequences.
   std::size_t border_ = 0;
   std::vector<Table> guest_tables_{};
 };

@@ -42,6 +42,11 @@ struct Batch {
   /// Per KV group of the plan, i32 [sequences, blocks].
   std::vector<ops::ConstTensorRef> block_tables{};
 
+  /// Copies of states that the pass makes on its way, as ops::GatedDeltaArgs has them; of rank 0
+  /// where it makes none.
+  ops::ConstTensorRef copy_behind{};
+  std::vector<ops::ConstTensorRef> copies{};  ///< Per block of the states.
+
   /// The last sequences, of one token each, whose first positions are with a host (WEAVER).
   struct Guests {
     std::int64_t sequences = 0;

@@ -27,6 +27,7 @@ void Decoder::update_states(ops::OpContext& context,
                            .step_bias = w.delta_step_bias,
                            .norm = w.delta_norm,
                            .eps = static_cast<float>(model_.rms_eps),
+                           .copy_behind = batch.copy_behind,
                            .out = mixed};
   for (const StatePart& part : kv_.state_parts(layer)) {
     const std::size_t group = kv_.kv_groups() + part.block;
@@ -35,7 +36,8 @@ void Decoder::update_states(ops::OpContext& context,
          .base = kv_base_,
          .block_bytes = static_cast<std::int64_t>(kv_.groups[group].geometry.block_bytes),
          .offset = part.offset,
-         .table = batch.block_tables[group]});
+         .table = batch.block_tables[group],
+         .copies = batch.copies.empty() ? ops::ConstTensorRef{} : batch.copies[part.block]});
   }
   ops::gated_delta(context, args);
   add_mixed(context, w, mixed, batch.tokens, activations);

@@ -304,8 +304,7 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
   }
   auto uses = token_uses(start);
   std::optional<PrefixKeys> prefix;
-  // What another sequence's state was at the end of a prefix nobody knows.
-  if (options_.prefix_cache && !spec::has_states(model.decoder.model())) {
+  if (options_.prefix_cache && model.kv.plan().kv_groups() > 0) {
     prefix.emplace(options_.prefix_secret, start.cache_salt);
   }
   sequences_.emplace(id,

@@ -7,6 +7,7 @@
 #include "engine/activations.h"
 #include "engine/banned_tokens.h"
 #include "engine/engine_impl.h"
+#include "engine/state_copies.h"
 #include "engine/step_digest.h"
 #include "ops/sample.h"
 
@@ -85,6 +86,17 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
     }
   }
   HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
+  for (const PassSlice& slice : admitted) {  // When all have their own blocks.
+    Sequence& own = sequence(slice.sequence->start.id);
+    if (own.prefix) {
+      const auto end = static_cast<std::size_t>(own.computed + slice.tokens);
+      StateCopies(model.kv).prepare(own.kv,
+                                    *own.prefix,
+                                    std::span(own.start.tokens).first(end),
+                                    own.computed,
+                                    own.start.prompt_tokens);
+    }
+  }
   // Last, as their host computes while the others are computed here.
   admitted.insert(admitted.end(), woven.begin(), woven.end());
   return admitted;
@@ -161,6 +173,7 @@ void Engine::Impl::tell_unready(std::span<const PassSlice> slices,
                                 StepOutcome& outcome) {
   for (const PassSlice& slice : slices) {
     Sequence& own = sequence(slice.sequence->start.id);
+    StateCopies(model.kv).drop(own.kv);
     model.kv.shrink(own.kv, own.computed);
     outcome.unready.push_back(own.start.id);
   }
@@ -302,6 +315,7 @@ void Engine::Impl::count_computed(const PassSlice& slice, Sequence& own, Model& 
   if (own.prefix) {
     const auto computed = std::span(own.start.tokens).first(static_cast<std::size_t>(own.computed));
     model.kv.keep_prefix(own.kv, *own.prefix, computed);
+    StateCopies(model.kv).keep(own.kv);
   }
   model.kv.slide(own.kv, own.computed);
 }

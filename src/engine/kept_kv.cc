@@ -17,8 +17,7 @@ namespace heddle::engine {
 /// the same prefixes; what one of them kept, the others might not have.
 memory::KvKeeper Engine::Impl::keeper_of(ModelId id, const spec::ModelSpec& spec) {
   const bool whole = spec.shard.ranks == 1 && spec.stage.ends.empty();
-  const bool kept = whole && !spec::has_states(spec);  // A state is of all tokens, not of a block.
-  return {.store = kept ? store_.get() : nullptr, .origin = {.model = id}};
+  return {.store = whole ? store_.get() : nullptr, .origin = {.model = id}};
 }
 
 /// Has come back what the sequence would find of its tokens, but for the last.

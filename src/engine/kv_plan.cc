@@ -78,10 +78,26 @@ std::size_t KvPlan::position_bytes() const {
 
 std::int64_t KvPlan::aligned_tokens() const {
   std::int64_t aligned = 1;
-  for (const KvGroupPlan& group : groups) {
-    aligned = std::lcm(aligned, group.geometry.block_tokens);
+  for (std::size_t g = 0; g < kv_groups(); ++g) {
+    aligned = std::lcm(aligned, groups[g].geometry.block_tokens);
   }
   return aligned;
+}
+
+std::int64_t KvPlan::state_bytes() const {
+  std::size_t bytes = 0;
+  for (std::size_t g = kv_groups(); g < groups.size(); ++g) {
+    bytes += groups[g].geometry.block_bytes;
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::int64_t KvPlan::token_bytes() const {
+  std::size_t bytes = 0;
+  for (std::size_t g = 0; g < kv_groups(); ++g) {
+    bytes += groups[g].geometry.token_bytes();
+  }
+  return static_cast<std::int64_t>(bytes);
 }
 
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,

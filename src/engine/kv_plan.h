@@ -25,7 +25,8 @@ struct KvGroupPlan {
 ///
 /// The states of a sequence (StatePlan) are in as many blocks whatever its length: each is a group
 /// of its own behind those of keys and values, whose only block has positions for a whole context.
-/// As a window of that length it stays where it is: no guest, no prefix.
+/// As a window of that length it stays where it is, and is no guest. Of a cached prefix a copy may
+/// be kept (engine/kept_states.h).
 struct KvPlan {
   struct Place {
     std::size_t group = 0;
@@ -51,8 +52,12 @@ struct KvPlan {
   }
   /// Keys and values of one layer at one position [bytes].
   [[nodiscard]] std::size_t position_bytes() const;
-  /// Blocks of all groups end at multiples of this, and so do cached prefixes.
+  /// Blocks of all groups with keys and values end at multiples of this, and so do cached prefixes.
   [[nodiscard]] std::int64_t aligned_tokens() const;
+  /// Blocks that the state of a sequence has take so many bytes, and its keys and values so many a
+  /// token.
+  [[nodiscard]] std::int64_t state_bytes() const;
+  [[nodiscard]] std::int64_t token_bytes() const;
 };
 
 /// Lays out the KV of a range of layers with matrices of `weights` in pages of `page_bytes`: groups

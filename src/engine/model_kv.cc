@@ -9,16 +9,36 @@
 #include "ops/attention.h"
 
 namespace heddle::engine {
+namespace {
+
+/// A prefix that others have as well is worth a copy of the state where that spares so many blocks.
+constexpr std::int64_t kBlocksParted = 4;
+
+std::deque<memory::KvCache> make_caches(memory::PagePool& pool,
+                                        memory::OwnerId owner,
+                                        const KvPlan& plan,
+                                        memory::CachedPages& cached,
+                                        memory::KvKeeper keeper) {
+  std::deque<memory::KvCache> caches;
+  for (const KvGroupPlan& group : plan.groups) {
+    keeper.origin.group = caches.size();
+    caches.emplace_back(pool, owner, group.geometry, cached, keeper);
+  }
+  return caches;
+}
+
+}  // namespace
+
 ModelKv::ModelKv(memory::PagePool& pool,
                  memory::OwnerId owner,
                  KvPlan plan,
                  memory::CachedPages& cached,
                  const memory::KvKeeper& keeper)
-    : plan_(std::move(plan)), guests_(std::make_unique<Guests>(pool.device())) {
+    : plan_(std::move(plan)),
+      caches_(make_caches(pool, owner, plan_, cached, keeper)),
+      states_(pool, cached, caches_, plan_.kv_groups()),
+      guests_(std::make_unique<Guests>(pool.device())) {
   for (const KvGroupPlan& group : plan_.groups) {
-    memory::KvKeeper own = keeper;
-    own.origin.group = caches_.size();
-    caches_.emplace_back(pool, owner, group.geometry, cached, own);
     guests_->caches.emplace_back(guests_->pool, owner, group.geometry, guests_->no_prefixes);
   }
 }
@@ -37,12 +57,37 @@ Result<void> ModelKv::grow(SequenceKv& sequence, std::int64_t tokens) {
     if (grown) {
       continue;
     }
+    if (g >= plan_.kv_groups() && resume_in_place(sequence)) {
+      return {};
+    }
     for (std::size_t i = 0; i <= g; ++i) {
       drop_back(sequence, i, before[i]);
     }
     return grown.error();
   }
+  resume(sequence);
   return {};
+}
+
+/// Has the sequence, whose own blocks for its state are there, go on from the copy that it found.
+void ModelKv::resume(SequenceKv& sequence) {
+  if (sequence.states_.resumed) {
+    std::vector<memory::KvBlockRef> own;
+    for (std::size_t g = plan_.kv_groups(); g < caches_.size(); ++g) {
+      own.push_back(sequence.groups_[g].blocks.front());
+    }
+    states_.resume(sequence.states_, own);
+  }
+}
+
+/// For want of blocks of its own it has those of the copy, where nobody else goes on from that.
+bool ModelKv::resume_in_place(SequenceKv& sequence) {
+  const std::vector<memory::KvBlockRef> taken = states_.take_over(sequence.states_);
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    drop_back(sequence, plan_.kv_groups() + i, 0);
+    sequence.groups_[plan_.kv_groups() + i].blocks = {taken[i]};
+  }
+  return !taken.empty();
 }
 
 Result<void> ModelKv::grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens) {
@@ -60,6 +105,9 @@ Result<void> ModelKv::grow_group(SequenceKv& sequence, std::size_t group, std::i
 
 void ModelKv::shrink(SequenceKv& sequence, std::int64_t tokens) {
   sequence.guest_tokens_ = std::min(sequence.guest_tokens_, tokens);
+  if (tokens == 0) {
+    states_.leave(sequence.states_);
+  }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     drop_back(sequence, g, static_cast<std::size_t>(plan_.groups[g].geometry.blocks_for(tokens)));
   }
@@ -87,15 +135,29 @@ std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tok
   return cached_length(sequence, tokens, Among::kCache);
 }
 
+/// What a copy of the state behind so many tokens is found by: the last block of these says it all.
+const memory::BlockKey& ModelKv::key_of(const SequenceKv& sequence,
+                                        const KvPlan& plan,
+                                        std::int64_t length) {
+  const auto blocks = static_cast<std::size_t>(length / plan.groups[0].geometry.block_tokens);
+  return sequence.groups_[0].keys[blocks - 1];
+}
+
+bool ModelKv::has_state(const SequenceKv& sequence, std::int64_t length, Among among) const {
+  return among == Among::kWithoutStates || !states_.any() ||
+         states_.contains(key_of(sequence, plan_, length), among == Among::kCacheAndStore);
+}
+
 std::int64_t ModelKv::cached_length(const SequenceKv& sequence,
                                     std::int64_t tokens,
                                     Among among) const {
+  const std::size_t groups = plan_.kv_groups();
   const auto has = [&](std::size_t g, const memory::BlockKey& key) {
-    return caches_[g].contains(key) || (among != Among::kCache && caches_[g].stored(key));
+    return caches_[g].contains(key) || (among == Among::kCacheAndStore && caches_[g].stored(key));
   };
   // Per group and block: how many blocks are there in a row that ends with it.
-  std::vector<std::vector<std::size_t>> there(caches_.size());
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
+  std::vector<std::vector<std::size_t>> there(groups);
+  for (std::size_t g = 0; g < groups; ++g) {
     const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
     std::size_t row = 0;
     for (std::int64_t end = block_tokens; end <= tokens; end += block_tokens) {
@@ -113,8 +175,8 @@ std::int64_t ModelKv::cached_length(const SequenceKv& sequence,
   };
   const std::int64_t aligned = plan_.aligned_tokens();
   std::int64_t length = tokens / aligned * aligned;
-  for (std::size_t g = 0; g < caches_.size() && length > 0;) {
-    if (complete(g, length)) {
+  for (std::size_t g = 0; g <= groups && length > 0;) {
+    if (g < groups ? complete(g, length) : has_state(sequence, length, among)) {
       ++g;
     } else {
       length -= aligned;
@@ -124,15 +186,23 @@ std::int64_t ModelKv::cached_length(const SequenceKv& sequence,
   return length;
 }
 
+void ModelKv::extend_keys(SequenceKv& sequence,
+                          const PrefixKeys& keys,
+                          std::span<const TokenId> tokens) const {
+  for (std::size_t g = 0; g < plan_.kv_groups(); ++g) {
+    keys.extend(sequence.groups_[g].keys, tokens, plan_.groups[g].geometry.block_tokens);
+  }
+}
+
 std::int64_t ModelKv::take_prefix(SequenceKv& sequence,
                                   const PrefixKeys& keys,
                                   std::span<const TokenId> tokens) {
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
-    HEDDLE_CHECK(sequence.groups_[g].blocks.empty());
-    keys.extend(sequence.groups_[g].keys, tokens, plan_.groups[g].geometry.block_tokens);
+  for (const SequenceKv::Group& group : sequence.groups_) {
+    HEDDLE_CHECK(group.blocks.empty());
   }
+  extend_keys(sequence, keys, tokens);
   const std::int64_t length = cached_length(sequence, std::ssize(tokens));
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
+  for (std::size_t g = 0; g < plan_.kv_groups(); ++g) {
     SequenceKv::Group& group = sequence.groups_[g];
     const auto blocks = static_cast<std::size_t>(length / plan_.groups[g].geometry.block_tokens);
     group.first_live = std::min(first_needed(g, length), blocks);
@@ -142,6 +212,14 @@ std::int64_t ModelKv::take_prefix(SequenceKv& sequence,
       group.blocks[i] = caches_[g].use(group.keys[i]).value();
     }
   }
+  if (states_.any()) {
+    const std::int64_t parted = cached_length(sequence, std::ssize(tokens), Among::kWithoutStates);
+    const bool worth = parted - length >= kBlocksParted * plan_.aligned_tokens();
+    sequence.states_.parted = worth ? parted : 0;
+    if (length > 0) {
+      states_.hold(sequence.states_, length, key_of(sequence, plan_, length));
+    }
+  }
   return length;
 }
 
@@ -149,10 +227,10 @@ void ModelKv::keep_prefix(SequenceKv& sequence,
                           const PrefixKeys& keys,
                           std::span<const TokenId> tokens,
                           std::span<const std::int64_t> incomplete) {
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
+  extend_keys(sequence, keys, tokens);
+  for (std::size_t g = 0; g < plan_.kv_groups(); ++g) {
     SequenceKv::Group& group = sequence.groups_[g];
     const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
-    keys.extend(group.keys, tokens, block_tokens);
     const auto full = static_cast<std::size_t>(std::ssize(tokens) / block_tokens);
     for (; group.offered < full; ++group.offered) {
       const std::int64_t begin = static_cast<std::int64_t>(group.offered) * block_tokens;

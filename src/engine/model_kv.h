@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/kept_states.h"
 #include "engine/kv_plan.h"
 #include "engine/prefix_keys.h"
 #include "memory/cached_pages.h"
@@ -32,11 +33,14 @@ class SequenceKv {
   };
 
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
+  [[nodiscard]] const SequenceStates& states() const { return states_; }
 
  private:
   friend class ModelKv;
+  friend class StateCopies;
   friend class StoredKv;
   std::vector<Group> groups_{};
+  SequenceStates states_{};
   std::int64_t guest_tokens_ = 0;
 };
 
@@ -100,7 +104,7 @@ class ModelKv {
   /// Gives a sequence without blocks those of the longest prefix of `tokens` that the cache has, to
   /// read and never to write; gives its length. A prefix ends where a block of every group ends,
   /// and has no more than what comes after it attends to: of a group with a window the blocks
-  /// within it.
+  /// within it. Where layers keep a state, a copy of it is there as well.
   std::int64_t take_prefix(SequenceKv& sequence,
                            const PrefixKeys& keys,
                            std::span<const TokenId> tokens);
@@ -130,6 +134,7 @@ class ModelKv {
   [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
 
  private:
+  friend class StateCopies;
   friend class StoredKv;
 
   /// Lent pages and the blocks on them.
@@ -140,11 +145,20 @@ class ModelKv {
     memory::CachedPages no_prefixes{};
     std::deque<memory::KvCache> caches{};  ///< Per group.
   };
-  /// Whose blocks count as there.
-  enum class Among : std::uint8_t { kCache, kCacheAndStore };
+  /// Whose blocks count as there; the last has KV of the cache without a copy of the state.
+  enum class Among : std::uint8_t { kCache, kCacheAndStore, kWithoutStates };
   [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence,
                                            std::int64_t tokens,
                                            Among among) const;
+  [[nodiscard]] bool has_state(const SequenceKv& sequence, std::int64_t length, Among among) const;
+  [[nodiscard]] static const memory::BlockKey& key_of(const SequenceKv& sequence,
+                                                      const KvPlan& plan,
+                                                      std::int64_t length);
+  void extend_keys(SequenceKv& sequence,
+                   const PrefixKeys& keys,
+                   std::span<const TokenId> tokens) const;
+  bool resume_in_place(SequenceKv& sequence);
+  void resume(SequenceKv& sequence);
   Result<void> grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens);
   void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t block_bytes(std::size_t group) const {
@@ -160,6 +174,7 @@ class ModelKv {
 
   KvPlan plan_;
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
+  KeptStates states_;
   std::unique_ptr<Guests> guests_;        ///< It does not move.
   ops::AttentionHost* host_ = nullptr;
 };

@@ -8,13 +8,14 @@
 
 namespace heddle::engine {
 
-/// Calls `each(group, key)` for the blocks that tokens behind the first `length` attend to, until
-/// it says false.
+/// Calls `each(group, key)` for the blocks that tokens behind the first `length` attend to, and then
+/// those of a copy of the state there, until it says false.
 template <class Each>
 void StoredKv::for_each_needed(const SequenceKv& sequence,
                                std::int64_t length,
                                const Each& each) const {
-  for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
+  const std::size_t groups = kv_->plan_.kv_groups();
+  for (std::size_t g = 0; g < groups; ++g) {
     const auto blocks =
         static_cast<std::size_t>(length / kv_->plan_.groups[g].geometry.block_tokens);
     for (std::size_t i = std::min(kv_->first_needed(g, length), blocks); i < blocks; ++i) {
@@ -23,16 +24,21 @@ void StoredKv::for_each_needed(const SequenceKv& sequence,
       }
     }
   }
+  for (std::size_t g = groups; g < kv_->caches_.size() && length > 0; ++g) {
+    if (!each(g, ModelKv::key_of(sequence, kv_->plan_, length))) {
+      return;
+    }
+  }
 }
 
 StoredKv::Found StoredKv::bring_back(SequenceKv& sequence,
                                      const PrefixKeys& keys,
                                      std::span<const TokenId> tokens,
                                      const std::function<bool(const Found&)>& worth) {
-  for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
-    HEDDLE_CHECK(sequence.groups_[g].blocks.empty());
-    keys.extend(sequence.groups_[g].keys, tokens, kv_->plan_.groups[g].geometry.block_tokens);
+  for (const SequenceKv::Group& group : sequence.groups_) {
+    HEDDLE_CHECK(group.blocks.empty());
   }
+  kv_->extend_keys(sequence, keys, tokens);
   const std::int64_t here = kv_->cached_length(sequence, std::ssize(tokens));
   const std::int64_t length =
       kv_->cached_length(sequence, std::ssize(tokens), ModelKv::Among::kCacheAndStore);
@@ -81,10 +87,17 @@ void StoredKv::fetch(const SequenceKv& sequence, std::int64_t length) {
   }
 }
 
+/// A page of copies of states is worth as much as one of KV: both spare computing the same tokens.
 void StoredKv::set_token_value(double value) {
+  const KvPlan& plan = kv_->plan_;
+  const double of_byte = value / static_cast<double>(plan.token_bytes());
   for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
-    const auto tokens = static_cast<double>(kv_->plan_.groups[g].geometry.block_tokens);
-    kv_->caches_[g].set_block_value(value * tokens / static_cast<double>(kv_->caches_.size()));
+    const memory::KvGeometry& geometry = plan.groups[g].geometry;
+    const bool states = g >= plan.kv_groups();
+    kv_->caches_[g].set_block_value(
+        states ? of_byte * static_cast<double>(geometry.block_bytes)
+               : value * static_cast<double>(geometry.block_tokens) /
+                     static_cast<double>(plan.kv_groups()));
   }
 }
 

@@ -61,6 +61,7 @@ Result<KvBlockRef> KvCache::allocate() {
 bool KvCache::find_room() {
   if (pool_.free_count() == 0 && !idle_.empty()) {
     const KvBlockRef oldest = idle_.begin()->second;
+    hand_over(entry(oldest), oldest.slot);
     forget_idle(entry(oldest), oldest.slot);
     return true;
   }
@@ -174,13 +175,6 @@ void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
 void KvCache::forget_idle(PageEntry& entry, std::uint32_t slot) {
   Block& block = entry.second.blocks[slot];
   HEDDLE_CHECK(block.idle() && entry.second.used > 0);
-  if (keeper_.store != nullptr) {
-    keeper_.store->keep_block(keeper_.origin,
-                              block.key,
-                              {address({.page = entry.first, .slot = slot}), geometry_.block_bytes},
-                              geometry_.blocks_per_page,
-                              block_value_);
-  }
   idle_.erase(block.idle_at);
   --blocks_idle_;
   kept_.erase(block.key);
@@ -188,7 +182,19 @@ void KvCache::forget_idle(PageEntry& entry, std::uint32_t slot) {
   set_free_slots(entry, entry.second.free_slots + 1);
 }
 
-void KvCache::drop(PageId id) {
+/// The store, where there is one, has a copy of a kept block.
+void KvCache::hand_over(const PageEntry& entry, std::uint32_t slot) {
+  if (keeper_.store != nullptr) {
+    keeper_.store->keep_block(keeper_.origin,
+                              entry.second.blocks[slot].key,
+                              {address({.page = entry.first, .slot = slot}), geometry_.block_bytes},
+                              geometry_.blocks_per_page,
+                              block_value_);
+  }
+}
+
+/// A cached page leaves the books, and is its owner's still.
+KvCache::Page KvCache::remove_cached(PageId id) {
   const auto found = pages_.find(id);
   HEDDLE_CHECK(found != pages_.end() && found->second.used == 0);
   for (const Block& block : found->second.blocks) {
@@ -199,9 +205,69 @@ void KvCache::drop(PageId id) {
   }
   cached_.by_age_.erase(found->second.cached_at);
   --pages_cached_;
-  const Page page = std::move(found->second);
+  Page page = std::move(found->second);
   pages_.erase(found);
-  let_go(id, page);
+  return page;
+}
+
+void KvCache::drop(PageId id) {
+  let_go(id, remove_cached(id));
+}
+
+bool KvCache::unkeep(KvBlockRef ref) {
+  Block& block = entry(ref).second.blocks[ref.slot];
+  HEDDLE_CHECK(block.users > 0 && block.kept);
+  if (block.users > 1) {
+    return false;
+  }
+  kept_.erase(block.key);
+  block.kept = false;
+  return true;
+}
+
+std::optional<KvCache::Idle> KvCache::oldest_idle() const {
+  std::optional<Idle> oldest;
+  for (const auto& [key, ref] : kept_) {
+    const Block& block = pages_.at(ref.page).blocks[ref.slot];
+    if (block.idle() && (!oldest || block.idle_at < oldest->since)) {
+      oldest = Idle{.since = block.idle_at, .key = key};
+    }
+  }
+  return oldest;
+}
+
+void KvCache::give_up(const BlockKey& key, std::optional<ledger::DropReason> reason) {
+  const auto found = kept_.find(key);
+  if (found == kept_.end()) {
+    return;
+  }
+  const KvBlockRef ref = found->second;
+  PageEntry& page = entry(ref);
+  Block& block = page.second.blocks[ref.slot];
+  if (!block.idle()) {
+    return;
+  }
+  if (page.second.used == 0 && page.second.free_slots + 1 == geometry_.blocks_per_page) {
+    if (reason) {  // The page has nothing else.
+      ++cached_.dropped_[static_cast<std::size_t>(*reason)];
+      drop(ref.page);
+    } else {
+      remove_cached(ref.page);
+      pool_.put(owner_, {&ref.page, 1});
+    }
+    return;
+  }
+  if (reason) {
+    hand_over(page, ref.slot);
+  }
+  if (page.second.used > 0) {
+    forget_idle(page, ref.slot);
+    return;
+  }
+  kept_.erase(found);
+  --blocks_idle_;
+  block = {};
+  ++page.second.free_slots;
 }
 
 /// A page that was cached goes to the store, which gives the pool another, or to the pool itself.

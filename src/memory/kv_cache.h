@@ -78,6 +78,20 @@ class KvCache {
   /// The block kept under `key`, with one user more; nullopt if there is none.
   std::optional<KvBlockRef> use(const BlockKey& key);
 
+  /// A used block that was kept is found no more, so that its user may write it. False, and nothing
+  /// has changed, where it has other users beside.
+  bool unkeep(KvBlockRef block);
+  /// The idle block that was used longest ago: when, by the ticks of CachedPages, and its key.
+  struct Idle {
+    std::uint64_t since = 0;
+    BlockKey key{};
+  };
+  /// nullopt: none is idle. O(kept blocks).
+  [[nodiscard]] std::optional<Idle> oldest_idle() const;
+  /// An idle block that is kept under `key` becomes free. For a `reason` the store may have it;
+  /// nullopt: it is of no use any more, to the store neither. Nothing where it is used, or none is.
+  void give_up(const BlockKey& key, std::optional<ledger::DropReason> reason);
+
   /// The page of the store that has a block kept under `key`; nullopt: none.
   [[nodiscard]] std::optional<PageId> stored(const BlockKey& key) const;
   /// Of what gives way in the store, such a page is the last now.
@@ -138,6 +152,8 @@ class KvCache {
   void begin_use(PageEntry& entry, std::uint32_t slot);
   void end_use(PageEntry& entry, std::uint32_t slot);
   void forget_idle(PageEntry& entry, std::uint32_t slot);
+  void hand_over(const PageEntry& entry, std::uint32_t slot);
+  Page remove_cached(PageId page);
   void drop(PageId page);
   void let_go(PageId id, const Page& page);
   void check_page(const PageEntry& entry) const;

@@ -194,6 +194,43 @@ TEST_F(KvCacheTest, IdleBlocksMakeWayThenCachedPagesLeastRecentlyUsedFirst) {
 
 using KvCacheDeathTest = KvCacheTest;
 
+TEST_F(KvCacheTest, WhatIsGivenUpMakesRoomAndNothingElseDoes) {
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
+  const auto blocks = allocate(cache, 4);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(cache.keep(blocks[i], key(i)));
+  }
+  EXPECT_FALSE(cache.oldest_idle());
+  cache.give_up(key(0), std::nullopt);
+  EXPECT_TRUE(cache.contains(key(0))) << "it is used";
+  for (const KvBlockRef block : blocks) {
+    cache.free(block);
+  }
+  EXPECT_EQ(cache.oldest_idle()->key, key(0));
+  cache.give_up(key(0), ledger::DropReason::kBound);
+  EXPECT_EQ(cache.oldest_idle()->key, key(1));
+  EXPECT_EQ(cache.pages_cached(), 1) << "the page has others";
+  cache.give_up(key(1), std::nullopt);
+  cache.give_up(key(2), ledger::DropReason::kBound);
+  EXPECT_EQ(cache.pages_cached(), 0);
+  EXPECT_EQ(pool_.free_count(), 6);
+  EXPECT_EQ(cached_.dropped()[static_cast<std::size_t>(ledger::DropReason::kBound)], 1U);
+  cache.check_invariants();
+}
+
+TEST_F(KvCacheTest, ABlockIsUnkeptForItsOnlyUser) {
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
+  const auto block = cache.allocate().value();
+  ASSERT_TRUE(cache.keep(block, key(1)));
+  ASSERT_EQ(cache.use(key(1)), block);
+  EXPECT_FALSE(cache.unkeep(block));
+  cache.free(block);
+  EXPECT_TRUE(cache.unkeep(block));
+  EXPECT_FALSE(cache.contains(key(1)));
+  cache.free(block);
+  EXPECT_EQ(pool_.free_count(), 6) << "nothing of it is kept";
+}
+
 TEST_F(KvCacheDeathTest, FreeingTwiceIsABug) {
   KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 2);
@@ -244,7 +281,13 @@ class Household {
   }
 
   void step() {
-    switch (rng_.below(11)) {
+    switch (rng_.below(13)) {
+      case 11:
+        unkeep();
+        break;
+      case 12:
+        give_up();
+        break;
       case 8:
         keep();
         break;
@@ -345,6 +388,40 @@ class Household {
     } else {
       patterns_.erase(found);
     }
+  }
+
+  void unkeep() {
+    if (blocks_.empty()) {
+      return;
+    }
+    Block& block = blocks_[rng_.below(blocks_.size())];
+    if (block.key) {
+      const auto users = std::ranges::count(blocks_, block.key, &Block::key);
+      ASSERT_EQ(caches_[block.cache]->unkeep(block.ref), users == 1);
+      if (users == 1) {
+        ASSERT_FALSE(caches_[block.cache]->contains(*block.key));
+        patterns_.erase(*block.key);
+        block.key.reset();
+      }
+    }
+  }
+
+  void give_up() {
+    if (patterns_.empty()) {
+      return;
+    }
+    const auto found =
+        std::next(patterns_.begin(), static_cast<std::ptrdiff_t>(rng_.below(patterns_.size())));
+    KvCache& cache = *caches_[found->second.cache];
+    const auto oldest = cache.oldest_idle();
+    ASSERT_EQ(oldest.has_value(), cache.blocks_idle() > 0);
+    const BlockKey key = oldest && rng_.below(2) == 0 ? oldest->key : found->first;
+    const bool held = std::ranges::count(blocks_, std::optional(key), &Block::key) > 0;
+    const std::int64_t idle = cache.blocks_idle() - (cache.contains(key) && !held ? 1 : 0);
+    cache.give_up(key,
+                  rng_.below(2) == 0 ? std::nullopt : std::optional(ledger::DropReason::kBound));
+    ASSERT_EQ(cache.contains(key), held);
+    ASSERT_EQ(cache.blocks_idle(), idle);
   }
 
   void trim() {

@@ -22,6 +22,11 @@ void check_parts(const GatedDeltaArgs& args) {
   for (const DeltaPart& part : args.parts) {
     HEDDLE_CHECK(part.table.rank == 2 && part.table.dtype == DType::kI32);
     HEDDLE_CHECK(part.table.shape[0] == sequences && part.table.shape[1] >= 1);
+    HEDDLE_CHECK(part.copies.rank == args.copy_behind.rank);
+    if (args.copy_behind.rank > 0) {
+      HEDDLE_CHECK(part.copies.dtype == DType::kI32 && part.copies.shape[0] == sequences);
+      HEDDLE_CHECK(part.copies.shape[1] == args.copy_behind.shape[1]);
+    }
     HEDDLE_CHECK(part.offset >= 0 && part.offset + part.heads * head_bytes <= part.block_bytes);
     heads += part.heads;
   }
@@ -54,6 +59,10 @@ void gated_delta(OpContext& context, const GatedDeltaArgs& args) {
   check_vector(args.norm, DType::kF32, shape.value_dim);
   check_floating(args.out.dtype);
   check_rows(args.out, args.out.dtype, tokens, shape.values());
+  if (args.copy_behind.rank > 0) {
+    check_matrix(args.copy_behind);
+    HEDDLE_CHECK(args.copy_behind.dtype == DType::kI32 && args.copy_behind.shape[0] == sequences);
+  }
   check_parts(args);
   if (tokens > 0) {
     context.kernels.gated_delta(context.stream, args);

@@ -39,6 +39,8 @@ struct DeltaPart {
   std::int64_t block_bytes = 0;
   std::int64_t offset = 0;  ///< Bytes.
   ConstTensorRef table{};   ///< i32 [sequences, n], of which the first column counts.
+  /// i32 [sequences, k]: likewise the blocks of copies (GatedDeltaArgs::copy_behind).
+  ConstTensorRef copies{};
 };
 
 struct GatedDeltaArgs {
@@ -54,6 +56,9 @@ struct GatedDeltaArgs {
   ConstTensorRef norm{};           ///< f32 [value_dim]
   float eps = 1e-6F;               ///< Of the norm.
   std::vector<DeltaPart> parts{};  ///< Of all key heads, in order.
+  /// i32 [sequences, k]: behind so many of its tokens a sequence's state is copied to the block of
+  /// that column; ascending, then zeros. Of rank 0: nothing is copied.
+  ConstTensorRef copy_behind{};
   TensorRef out{};                 ///< f32 or bf16 (rounded) [tokens, values()]
 };
 

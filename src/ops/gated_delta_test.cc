@@ -135,14 +135,18 @@ class GatedDeltaTest : public OpTest {
   static constexpr std::int64_t kBefore = 64;
 
   /// Runs tokens [first, first + count) of a layer over blocks that hold the state, of which each
-  /// part has its own, with blocks in the order of `table`.
+  /// part has its own, with blocks in the order of `table`. The state behind `copy_behind` tokens,
+  /// where that is not 0, goes to the first block of each part.
   std::vector<float> run(const DeltaLayer& layer,
                          std::int64_t first,
                          std::int64_t count,
                          std::vector<std::vector<std::byte>>& blocks,
-                         std::int64_t heads_of_block) {
+                         std::int64_t heads_of_block,
+                         std::int32_t copy_behind = 0) {
     const std::int64_t parts = std::ssize(blocks);
     const std::vector<std::int32_t> table{1};
+    const std::vector<std::int32_t> copies{-1, 0};
+    const std::vector<std::int32_t> behind{0, copy_behind};
     const std::vector<std::int32_t> begin{0, static_cast<std::int32_t>(count)};
     const std::vector<std::int32_t> position{static_cast<std::int32_t>(first)};
     const LinearAttention& shape = layer.shape;
@@ -167,6 +171,10 @@ class GatedDeltaTest : public OpTest {
                             .block_bytes = std::ssize(blocks[at(i)]) / 2,
                             .offset = kBefore,
                             .table = matrix_of(table.data(), 1, 1)});
+      if (copy_behind > 0) {
+        args.copy_behind = matrix_of(behind.data(), 1, 2);
+        args.parts.back().copies = matrix_of(copies.data(), 1, 2);
+      }
     }
     gated_delta(context_, args);
     synchronize();
@@ -231,6 +239,29 @@ TEST_F(GatedDeltaTest, DoesNotDependOnHowASequenceIsCut) {
       parts.insert(parts.end(), part.begin(), part.end());
     }
     EXPECT_TRUE(same_bits(parts, whole)) << shape.value_dim;
+  }
+}
+
+TEST_F(GatedDeltaTest, ACopyIsTheStateOfASequenceThatEndedThere) {
+  for (const LinearAttention& shape : kShapes) {
+    const DeltaLayer all = layer(shape, 41);
+    auto memory = blocks(shape, shape.key_heads);
+    const auto whole = run(all, 0, all.tokens, memory, shape.key_heads);
+    for (const std::int32_t behind : {1, 16, 41}) {
+      auto copied = blocks(shape, 1);
+      const auto out = run(all, 0, all.tokens, copied, 1, behind);
+      EXPECT_TRUE(same_bits(out, whole)) << shape.value_dim << ", behind " << behind;
+      for (auto& block : copied) {  // It goes on from the copy.
+        const auto half = block.begin() + std::ssize(block) / 2;
+        std::copy(block.begin(), half, half);
+      }
+      if (behind < all.tokens) {
+        const auto rest = run(all, behind, all.tokens - behind, copied, 1);
+        const auto expected =
+            std::vector<float>(whole.begin() + behind * shape.values(), whole.end());
+        EXPECT_TRUE(same_bits(rest, expected)) << shape.value_dim << ", behind " << behind;
+      }
+    }
   }
 }
 
