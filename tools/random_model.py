@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes a checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 8b|1b|100m|40m|10m|600m-a100m] [--seed N]
+    tools/random_model.py DIR [--size 8b|1b|100m|100m-hybrid|40m|10m|600m-a100m] [--seed N]
 
 Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16), `8b`
 Llama 3's shape but for the head, which is tied (15 GB).
-`600m-a100m` has 32 experts a layer, of which a token takes 4; the others are Llamas.
+`600m-a100m` has 32 experts a layer, of which a token takes 4, and `100m-hybrid` three layers of linear
+attention to each layer of attention, as Qwen3.5 has; the others are Llamas.
 The tokenizer knows bytes and spaced numbers: each of " 0", " 1", ... is one token, so that a prompt
 of N tokens is easily written, and random answers are readable.
 """
@@ -22,6 +23,9 @@ SIZES = {
     "8b": dict(layers=32, hidden=4096, intermediate=14336, heads=32, kv_heads=8, vocab=128256),
     "1b": dict(layers=16, hidden=2048, intermediate=8192, heads=32, kv_heads=8),
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
+    "100m-hybrid": dict(
+        layers=12, hidden=768, intermediate=2304, heads=6, kv_heads=2, key_heads=8, value_heads=16, linear_dim=64
+    ),
     "40m": dict(layers=16, hidden=448, intermediate=1280, heads=7, kv_heads=7, vocab=2000),
     "10m": dict(layers=4, hidden=256, intermediate=1024, heads=8, kv_heads=4),
     "600m-a100m": dict(layers=12, hidden=1024, intermediate=0, heads=16, kv_heads=4, experts=32, active=4, wide=512),
@@ -39,6 +43,23 @@ def bf16(value: float) -> bytes:
     return struct.pack("<f", value)[2:]
 
 
+def linear_shapes(layer: str, size: dict) -> dict[str, tuple[int, ...]]:
+    """Tensors of a layer of linear attention."""
+    hidden, heads, dim = size["hidden"], size["value_heads"], size["linear_dim"]
+    channels = (2 * size["key_heads"] + heads) * dim
+    return {
+        f"{layer}.A_log": (heads,),
+        f"{layer}.dt_bias": (heads,),
+        f"{layer}.conv1d.weight": (channels, 1, 4),
+        f"{layer}.in_proj_a.weight": (heads, hidden),
+        f"{layer}.in_proj_b.weight": (heads, hidden),
+        f"{layer}.in_proj_qkv.weight": (channels, hidden),
+        f"{layer}.in_proj_z.weight": (heads * dim, hidden),
+        f"{layer}.norm.weight": (dim,),
+        f"{layer}.out_proj.weight": (hidden, heads * dim),
+    }
+
+
 def shapes(size: dict) -> dict[str, tuple[int, ...]]:
     """Tensors by name, embeddings tied."""
     hidden, wide = size["hidden"], size.get("wide", size["intermediate"])
@@ -49,12 +70,20 @@ def shapes(size: dict) -> dict[str, tuple[int, ...]]:
         layer = f"model.layers.{i}"
         result |= {
             f"{layer}.input_layernorm.weight": (hidden,),
-            f"{layer}.self_attn.q_proj.weight": (hidden, hidden),
-            f"{layer}.self_attn.k_proj.weight": (kv, hidden),
-            f"{layer}.self_attn.v_proj.weight": (kv, hidden),
-            f"{layer}.self_attn.o_proj.weight": (hidden, hidden),
             f"{layer}.post_attention_layernorm.weight": (hidden,),
         }
+        if "linear_dim" in size and i % 4 != 3:
+            result |= linear_shapes(f"{layer}.linear_attn", size)
+        else:
+            gated = 2 if "linear_dim" in size else 1  # Queries have their gates beside them.
+            result |= {
+                f"{layer}.self_attn.q_proj.weight": (gated * hidden, hidden),
+                f"{layer}.self_attn.k_proj.weight": (kv, hidden),
+                f"{layer}.self_attn.v_proj.weight": (kv, hidden),
+                f"{layer}.self_attn.o_proj.weight": (hidden, hidden),
+            }
+            if "linear_dim" in size:
+                result |= {f"{layer}.self_attn.{x}_norm.weight": (head_dim,) for x in "qk"}
         if "experts" in size:
             result |= {
                 f"{layer}.self_attn.q_norm.weight": (head_dim,),
@@ -69,6 +98,33 @@ def shapes(size: dict) -> dict[str, tuple[int, ...]]:
                 f"{layer}.mlp.{mlp}down_proj.weight": (hidden, wide),
             }
     return result | {"model.norm.weight": (hidden,)}
+
+
+def config_of(size: dict) -> dict:
+    """What the configuration of a size has beside Llama's."""
+    if "experts" in size:
+        return {
+            "architectures": ["Qwen3MoeForCausalLM"],
+            "model_type": "qwen3_moe",
+            "num_experts": size["experts"],
+            "num_experts_per_tok": size["active"],
+            "moe_intermediate_size": size["wide"],
+            "norm_topk_prob": True,
+        }
+    if "linear_dim" in size:
+        return {
+            "architectures": ["Qwen3_5ForCausalLM"],
+            "model_type": "qwen3_5_text",
+            "head_dim": size["hidden"] // size["heads"],
+            "linear_num_key_heads": size["key_heads"],
+            "linear_num_value_heads": size["value_heads"],
+            "linear_key_head_dim": size["linear_dim"],
+            "linear_value_head_dim": size["linear_dim"],
+            "linear_conv_kernel_dim": 4,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.25},
+            "full_attention_interval": 4,
+        }
+    return {}
 
 
 def write_weights(path: pathlib.Path, tensors: dict[str, tuple[int, ...]], rng: random.Random):
@@ -171,19 +227,11 @@ def main() -> None:
     arguments = parser.parse_args()
     size, folder = SIZES[arguments.size], arguments.directory
     folder.mkdir(parents=True, exist_ok=True)
-    experts = {}
-    if "experts" in size:
-        experts = {
-            "num_experts": size["experts"],
-            "num_experts_per_tok": size["active"],
-            "moe_intermediate_size": size["wide"],
-            "norm_topk_prob": True,
-        }
     write_json(
         folder / "config.json",
         {
-            "architectures": ["Qwen3MoeForCausalLM" if experts else "LlamaForCausalLM"],
-            "model_type": "qwen3_moe" if experts else "llama",
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
             "hidden_size": size["hidden"],
             "intermediate_size": size["intermediate"],
             "num_hidden_layers": size["layers"],
@@ -199,7 +247,7 @@ def main() -> None:
             "bos_token_id": 0,
             "eos_token_id": 0,
         }
-        | experts,
+        | config_of(size),
     )
     write_json(folder / "generation_config.json", {"eos_token_id": 0, "do_sample": False})
     write_json(folder / "tokenizer.json", tokenizer(size.get("vocab", VOCAB)))

@@ -273,13 +273,18 @@ TEST(WorkerCore, AModelThatCannotBeOpenedIsReportedAndCleanedUp) {
 }
 
 /// A bench with model A (6 of 20 pages) that may cache prefixes in `percent` of the rest.
-Bench caching(std::int64_t percent) {
+Bench caching(std::int64_t percent, bool states = false) {
   Bench bench;
   bench.core = WorkerCore({.epoch = WorkerEpoch(1),
                            .pages = 20,
                            .step = {.budget = 10ms, .max_batch_tokens = 64},
                            .prefix_cache = percent});
-  bench.serve(kA, 5);
+  LoadModel load = Bench::load(kA, 5);
+  if (states) {
+    load.footprint.kv.push_back({.tokens_per_block = 1000, .blocks_per_page = 1, .window = 1000});
+  }
+  bench.tell(WorkerMessage{load});
+  bench.tell(ModelOpened{.model = kA});
   return bench;
 }
 
@@ -323,10 +328,11 @@ TEST(WorkerCore, SeeksAPrefixOnlyForThoseWhoseTurnItIs) {
   EXPECT_NE(find<TakePrefixes>(bench.tell(EngineIdle{})), nullptr);
 }
 
-// Several answers to one prompt: one computes it, the others find it.
+// Several answers to one prompt: one computes it, the others find it. Where layers keep a state too.
 TEST(WorkerCore, OneOfSeveralChoicesComputesThePrompt) {
-  for (const std::size_t prompt : {30U, 4U}) {
-    Bench bench = caching(100);
+  for (const auto& [prompt, states] :
+       {std::pair{30U, false}, std::pair{30U, true}, std::pair{4U, false}, std::pair{4U, true}}) {
+    Bench bench = caching(100, states);
     Submit submit = Bench::submit(1, kA, prompt, 10);
     submit.choices.push_back(submit.choices[0]);
     submit.choices[1].params.choice = 1;

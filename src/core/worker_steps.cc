@@ -269,7 +269,9 @@ bool WorkerCore::Impl::waits_for_prompt(const Sequence& sequence) const {
     return false;
   }
   for (const policy::KvGroup& group : models_.at(sequence.model).footprint.kv) {
-    if (sequence.tokens <= group.tokens_per_block) {
+    // Of states, which have one block for a whole context, copies are shared.
+    const bool states = group.window == group.tokens_per_block;
+    if (sequence.tokens <= group.tokens_per_block && !states) {
       return false;  // Not a block of it can be shared.
     }
   }

@@ -247,9 +247,9 @@ TEST_F(SmallPagesTest, OnAFullDeviceASequenceGoesOnInTheCopyItself) {
     HEDDLE_CHECK(engine_->add_sequence(start(id, 70)).has_value());
     ASSERT_EQ(engine_->take_prefix(SequenceId{id}), 64);
   }
-  // Beside what they hold there is room for one further block of keys and values.
+  // Beside what they hold there is room for two further blocks of keys and values.
   engine_->trim_cached(0, ledger::DropReason::kBound);
-  const auto hoard = host_.pool().take(kWeightsLease, host_.pool().free_count() - 1).value();
+  const auto hoard = host_.pool().take(kWeightsLease, host_.pool().free_count() - 2).value();
   EXPECT_EQ(step(2, 6).starved, std::vector{SequenceId{2}}) << "the other goes on from it as well";
   engine_->preempt(SequenceId{3});
   EXPECT_EQ(tell(*engine_, 2, 6), expected);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -187,6 +188,8 @@ class Engine::Impl {
     std::int64_t there = 0;  ///< Positions that have come, and what was here before.
     /// Per group: the last position, and one more, that lacks something.
     std::vector<std::int64_t> incomplete{};
+    std::int64_t prefix = 0;  ///< Whose states come with it.
+    std::string states{};     ///< What has come of them.
   };
 
   // KV from others and for others, in kv_share.cc.

@@ -70,6 +70,7 @@ void KeptStates::prepare(SequenceStates& states, const StateCopy& wanted, std::i
     for (memory::KvCache* const cache : caches_) {
       cache->give_up(*states.last, std::nullopt);
     }
+    std::erase(states.known, *states.last);
     states.last.reset();
   }
   StateCopy copy = wanted;

@@ -131,4 +131,58 @@ Result<void> copy_in(device::Device& device,
   return {};
 }
 
+namespace {
+
+/// The states in these blocks as they lie in memory, in order of layers and heads.
+std::vector<std::span<std::byte>> states_in(const ModelKv& kv,
+                                            std::span<const memory::KvBlockRef> blocks) {
+  const KvPlan& plan = kv.plan();
+  std::vector<std::span<std::byte>> pieces;
+  for (std::int64_t layer = plan.range.begin; layer < plan.range.end; ++layer) {
+    for (const StatePart& part : plan.state_parts(layer)) {
+      pieces.emplace_back(
+          kv.address(plan.kv_groups() + part.block, blocks[part.block]) + part.offset,
+          static_cast<std::size_t>(part.heads * plan.states.head_bytes));
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::int64_t state_size(const KvPlan& plan) {
+  std::int64_t heads = 0;
+  for (const std::vector<StatePart>& layer : plan.states.parts) {
+    for (const StatePart& part : layer) {
+      heads += part.heads;
+    }
+  }
+  return heads * plan.states.head_bytes;
+}
+
+void copy_states_out(const ModelKv& kv,
+                     std::span<const memory::KvBlockRef> blocks,
+                     std::int64_t begin,
+                     std::int64_t end,
+                     std::string& bytes) {
+  std::int64_t at = 0;
+  for (const std::span<std::byte> piece : states_in(kv, blocks)) {
+    const std::int64_t from = std::clamp<std::int64_t>(begin - at, 0, std::ssize(piece));
+    const std::int64_t to = std::clamp<std::int64_t>(end - at, from, std::ssize(piece));
+    bytes.append(reinterpret_cast<const char*>(piece.data()) + from,
+                 static_cast<std::size_t>(to - from));
+    at += std::ssize(piece);
+  }
+}
+
+void copy_states_in(const ModelKv& kv,
+                    std::span<const memory::KvBlockRef> blocks,
+                    std::string_view bytes) {
+  HEDDLE_CHECK(std::ssize(bytes) == state_size(kv.plan()));
+  for (const std::span<std::byte> piece : states_in(kv, blocks)) {
+    std::memcpy(piece.data(), bytes.data(), piece.size());
+    bytes.remove_prefix(piece.size());
+  }
+}
+
 }  // namespace heddle::engine

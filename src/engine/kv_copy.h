@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,5 +39,22 @@ Result<void> copy_in(device::Device& device,
                      std::int64_t layer,
                      KvPositions positions,
                      std::string_view bytes);
+
+/// Bytes of the states of a sequence, of which all key heads of all layers are one behind the other
+/// on the way; 0 where no layer keeps any.
+[[nodiscard]] std::int64_t state_size(const KvPlan& plan);
+
+/// Bytes [begin, end) of the states in `blocks`, one for each group of states, appended. CPUs only,
+/// as the next.
+void copy_states_out(const ModelKv& kv,
+                     std::span<const memory::KvBlockRef> blocks,
+                     std::int64_t begin,
+                     std::int64_t end,
+                     std::string& bytes);
+
+/// Puts all of them in their places.
+void copy_states_in(const ModelKv& kv,
+                    std::span<const memory::KvBlockRef> blocks,
+                    std::string_view bytes);
 
 }  // namespace heddle::engine

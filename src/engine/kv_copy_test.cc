@@ -1,7 +1,9 @@
 #include "engine/kv_copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -110,6 +112,44 @@ TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
   EXPECT_TRUE(bytes.empty());
   EXPECT_EQ(read(whole, sequence, 0, {10, 20}, bytes), 10) << "a layer without a window";
   whole.clear(sequence);
+}
+
+TEST_F(KvCopy, StatesAreOneRunOfBytesWhateverTheirBlocks) {
+  spec::ModelSpec model = four_layers();
+  model.window = {0, 0, 0, 0};
+  model.max_position = 1000;
+  model.linear = {.key_heads = 3, .value_heads = 3, .key_dim = 8, .value_dim = 16, .kernel = 4};
+  model.mixer = {spec::Mixer::kDeltaRule,
+                 spec::Mixer::kAttention,
+                 spec::Mixer::kDeltaRule,
+                 spec::Mixer::kAttention};
+  std::string bytes;
+  for (const std::size_t page : {kCopyPage, 2 * kCopyPage}) {
+    TestHost host(64, page);
+    ModelKv kv(host.pool(),
+               kKvLease,
+               plan_kv(model, all_layers(model), spec::DType::kF32, page).value(),
+               host.cached());
+    SequenceKv sequence = kv.make_sequence();
+    ASSERT_TRUE(kv.grow(sequence, 1));
+    std::vector<memory::KvBlockRef> blocks;
+    for (std::size_t g = kv.plan().kv_groups(); g < kv.plan().groups.size(); ++g) {
+      blocks.push_back(sequence.groups()[g].blocks.front());
+    }
+    if (bytes.empty()) {  // On the first pages.
+      for (std::int64_t i = 0; i < state_size(kv.plan()); ++i) {
+        bytes.push_back(static_cast<char>(i * 31 % 127));
+      }
+    }
+    ASSERT_EQ(std::ssize(bytes), state_size(kv.plan())) << "a state has one size";
+    copy_states_in(kv, blocks, bytes);
+    std::string back;
+    for (std::int64_t at = 0; at < std::ssize(bytes); at += 1000) {
+      copy_states_out(kv, blocks, at, std::min<std::int64_t>(at + 1000, std::ssize(bytes)), back);
+    }
+    EXPECT_EQ(back, bytes);
+    kv.clear(sequence);
+  }
 }
 
 }  // namespace

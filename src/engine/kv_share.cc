@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/engine_impl.h"
 #include "engine/kv_copy.h"
@@ -11,15 +12,31 @@
 namespace heddle::engine {
 namespace {
 
-std::int64_t positions_at_once(const KvPlan& plan) {
-  const std::size_t each = plan.position_bytes() * static_cast<std::size_t>(plan.range.size());
+/// Of a prefix of so many tokens, whose states go with it in equal parts.
+std::int64_t positions_at_once(const KvPlan& plan, std::int64_t prefix) {
+  const std::int64_t layers = std::ranges::count_if(
+      plan.states.parts, [](const std::vector<StatePart>& parts) { return parts.empty(); });
+  const std::size_t each =
+      plan.position_bytes() * static_cast<std::size_t>(layers) +
+      static_cast<std::size_t>(state_size(plan) / std::max<std::int64_t>(prefix, 1));
   return static_cast<std::int64_t>(
       std::max<std::size_t>(kKvPartBytes / std::max<std::size_t>(each, 1), 1));
 }
 
+/// Whether a layer is on its way by positions.
+bool has_positions(const KvPlan& plan, std::int64_t layer) {
+  return plan.state_parts(layer).empty();
+}
+
+/// The part of the states that goes with positions [0, position) of a prefix.
+std::int64_t state_part(const KvPlan& plan, std::int64_t position, std::int64_t prefix) {
+  return prefix == 0 ? 0 : state_size(plan) * position / prefix;
+}
+
 bool slides(const KvPlan& plan) {
-  return std::ranges::any_of(plan.groups,
-                             [](const KvGroupPlan& group) { return group.window > 0; });
+  return std::any_of(plan.groups.begin(),
+                     plan.groups.begin() + static_cast<std::ptrdiff_t>(plan.kv_groups()),
+                     [](const KvGroupPlan& group) { return group.window > 0; });
 }
 
 /// Whether the parts, in order of their layers, have all layers of the plan at the same positions
@@ -27,18 +44,22 @@ bool slides(const KvPlan& plan) {
 bool are_whole(const KvPlan& plan, std::int64_t begin, const std::vector<KvPart>& parts) {
   std::int64_t layer = plan.range.begin;
   for (const KvPart& part : parts) {
-    std::size_t bytes = 0;
+    std::size_t bytes = static_cast<std::size_t>(state_part(plan, part.end, part.prefix) -
+                                                 state_part(plan, part.begin, part.prefix));
     for (const std::int64_t from : part.from) {
-      if (from < part.begin || from > part.end) {
+      const bool stands = layer < plan.range.end && (has_positions(plan, layer) || from == part.end);
+      if (from < part.begin || from > part.end || !stands) {
         return false;
       }
       bytes += plan.position_bytes() * static_cast<std::size_t>(part.end - from);
+      ++layer;
     }
-    if (part.first_layer != layer || part.begin != begin || part.end <= begin ||
-        part.end != parts.front().end || bytes != part.bytes.size()) {
+    const bool beyond = state_size(plan) > 0 && part.end > part.prefix;
+    if (part.first_layer != layer - std::ssize(part.from) || part.begin != begin ||
+        part.end <= begin || part.end != parts.front().end || beyond ||
+        bytes != part.bytes.size()) {
       return false;
     }
-    layer += std::ssize(part.from);
   }
   return layer == plan.range.end;
 }
@@ -57,16 +78,27 @@ Result<KvPart> Engine::Impl::give_kv(const KvWanted& wanted) {
       kv.take_prefix(cached, PrefixKeys(options_.prefix_secret, wanted.cache_salt), wanted.tokens);
   part.first_layer = kv.plan().range.begin;
   const std::int64_t end =
-      std::min({wanted.end, part.prefix, wanted.begin + positions_at_once(kv.plan())});
+      std::min({wanted.end, part.prefix, wanted.begin + positions_at_once(kv.plan(), part.prefix)});
   if (wanted.begin >= 0 && end > wanted.begin) {
     part.end = end;
     for (std::int64_t layer = part.first_layer; layer < kv.plan().range.end; ++layer) {
+      if (!has_positions(kv.plan(), layer)) {
+        part.from.push_back(part.end);
+        continue;
+      }
       const auto from =
           copy_out(device_, *stream_, kv, cached, layer, {part.begin, part.end}, part.bytes);
       if (!from) {
         return from.error();
       }
       part.from.push_back(*from);
+    }
+    if (cached.states().resumed) {
+      copy_states_out(kv,
+                      cached.states().resumed->blocks,
+                      state_part(kv.plan(), part.begin, part.prefix),
+                      state_part(kv.plan(), part.end, part.prefix),
+                      part.bytes);
     }
   }
   kv.clear(cached);
@@ -79,18 +111,21 @@ std::optional<KvWanted> Engine::Impl::wanted_kv(SequenceId id) {
   if (!own.prefix || pools(own.start.params) || scores_prompt(own)) {
     return std::nullopt;
   }
+  // States come with all of a prefix, what is here of it too.
   const Fetch begun{.goal = own.size() - 1,
-                    .there = own.computed,
-                    .incomplete = std::vector<std::int64_t>(plan.groups.size())};
+                    .there = state_size(plan) > 0 ? 0 : own.computed,
+                    .incomplete = std::vector<std::int64_t>(plan.groups.size()),
+                    .states = {}};
   const Fetch& fetch = fetches_.try_emplace(id, begun).first->second;
-  if (fetch.goal <= fetch.there) {
+  if (fetch.goal <= std::max(fetch.there, own.computed)) {
     return std::nullopt;
   }
+  const std::int64_t border = fetch.there < own.computed ? own.computed : fetch.goal;
   return KvWanted{.model = own.start.model,
                   .cache_salt = own.start.cache_salt,
                   .tokens = {own.start.tokens.begin(), own.start.tokens.begin() + fetch.goal},
                   .begin = fetch.there,
-                  .end = std::min(fetch.goal, fetch.there + positions_at_once(plan))};
+                  .end = std::min(border, fetch.there + positions_at_once(plan, fetch.goal))};
 }
 
 /// Copies the parts in, where there are pages. Whether there were.
@@ -99,7 +134,8 @@ Result<bool> Engine::Impl::copy_parts(const std::vector<KvPart>& parts,
                                       Fetch& fetch) {
   ModelKv& kv = mutable_model(own.start.model).kv;
   const std::int64_t end = parts.front().end;
-  if (!kv.grow(own.kv, end)) {
+  const bool lacks = end > own.computed;  // Else they are of a prefix that was found here.
+  if (lacks && !kv.grow(own.kv, end)) {
     return false;
   }
   std::int64_t layer = kv.plan().range.begin;
@@ -107,16 +143,19 @@ Result<bool> Engine::Impl::copy_parts(const std::vector<KvPart>& parts,
     std::string_view rest = part.bytes;
     for (const std::int64_t from : part.from) {
       const auto bytes = kv.plan().position_bytes() * static_cast<std::size_t>(end - from);
-      if (const auto done =
-              copy_in(device_, *stream_, kv, own.kv, layer, {from, end}, rest.substr(0, bytes));
-          !done) {
-        return done.error();
+      if (lacks && has_positions(kv.plan(), layer)) {
+        if (const auto done =
+                copy_in(device_, *stream_, kv, own.kv, layer, {from, end}, rest.substr(0, bytes));
+            !done) {
+          return done.error();
+        }
+        std::int64_t& incomplete = fetch.incomplete[kv.plan().place(layer).group];
+        incomplete = std::max(incomplete, from > part.begin ? from : 0);
       }
       rest.remove_prefix(bytes);
-      std::int64_t& incomplete = fetch.incomplete[kv.plan().place(layer).group];
-      incomplete = std::max(incomplete, from > part.begin ? from : 0);
       ++layer;
     }
+    fetch.states += rest;
   }
   fetch.there = end;
   return true;
@@ -146,6 +185,13 @@ Result<KvHave> Engine::Impl::put_kv(SequenceId id, std::vector<KvPart> parts) {
   for (const KvPart& part : parts) {
     fetch.goal = std::clamp(part.prefix, part.end, fetch.goal);
   }
+  const bool states = state_size(kv.plan()) > 0;
+  const std::int64_t prefix = parts.front().prefix;
+  const bool another = fetch.there > 0 && prefix != fetch.prefix;
+  if (states && (another || prefix <= own.computed)) {
+    return KvHave{.computed = end_fetch(id), .done = true};
+  }
+  fetch.prefix = prefix;
   const Result<bool> copied = copy_parts(parts, own, fetch);
   if (!copied) {
     return copied.error();
@@ -153,9 +199,16 @@ Result<KvHave> Engine::Impl::put_kv(SequenceId id, std::vector<KvPart> parts) {
   if (!*copied) {
     return KvHave{.computed = end_fetch(id), .done = true};
   }
-  // Before its end there is no place where a window is whole.
+  // Before its end there is no place where a window is whole, or a state.
   const bool ends = fetch.there == fetch.goal;
-  if ((ends || !slides(kv.plan())) && goes_on_from(fetch, kv.plan())) {
+  if (ends && states) {
+    std::vector<memory::KvBlockRef> blocks;
+    for (std::size_t g = kv.plan().kv_groups(); g < kv.plan().groups.size(); ++g) {
+      blocks.push_back(own.kv.groups()[g].blocks.front());
+    }
+    copy_states_in(kv, blocks, fetch.states);
+  }
+  if ((ends || !(states || slides(kv.plan()))) && goes_on_from(fetch, kv.plan())) {
     own.computed = fetch.there;
     for (std::size_t g = 0; g < fetch.incomplete.size(); ++g) {
       const std::int64_t live = static_cast<std::int64_t>(own.kv.groups()[g].first_live) *

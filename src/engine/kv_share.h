@@ -32,9 +32,10 @@ struct KvPart {
   std::int64_t end = 0;  ///< At most what was asked for; `begin` where there is nothing.
   std::int64_t first_layer = 0;
   /// Of each layer the first of the positions that it still has. Layers with a window have dropped
-  /// what nobody attends to.
+  /// what nobody attends to, and layers with a state have none: `end`.
   std::vector<std::int64_t> from{};
-  /// Of each layer positions [from, end), as copy_out() has them.
+  /// Of each layer positions [from, end), as copy_out() has them. Then, where layers keep states, a
+  /// part of those behind the whole prefix: of s bytes [s begin / prefix, s end / prefix).
   std::string bytes{};
 };
 

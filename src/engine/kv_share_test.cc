@@ -68,18 +68,14 @@ std::int64_t fetch(Engine& engine,
   return KvShares(engine).end(id);
 }
 
-/// A request runs on one engine, and goes on on another with its KV.
-class Moves : public testing::TestWithParam<DType> {};
-
-TEST_P(Moves, ASequenceGoesOnElsewhereWithTheSameBits) {
-  std::uint64_t seed = 0;
+/// Requests of a model begin on one engine and go on on another. How many tokens have moved.
+std::int64_t move_requests(const Source& source, DType dtype, std::uint64_t seed) {
   std::int64_t moved = 0;
-  for (const Source& source : sources()) {
-    Rng rng(++seed);
-    SCOPED_TRACE(testing::Message() << source.name << ", seed " << seed);
-    StageEngine alone(source, source.spec, GetParam(), false);
-    StageEngine one(source, source.spec, GetParam(), true);
-    StageEngine other(source, source.spec, GetParam(), true);
+  [&] {  // For ASSERT.
+    Rng rng(seed);
+    StageEngine alone(source, source.spec, dtype, false);
+    StageEngine one(source, source.spec, dtype, true);
+    StageEngine other(source, source.spec, dtype, true);
     for (std::uint64_t id = 1; id <= 8; ++id) {
       const SequenceStart start = draw_start(rng, source.spec, id);
       ASSERT_TRUE(alone.engine->add_sequence(start));
@@ -110,8 +106,31 @@ TEST_P(Moves, ASequenceGoesOnElsewhereWithTheSameBits) {
       }
       other.engine->remove_sequence(there.id);
     }
+  }();
+  return moved;
+}
+
+/// A request runs on one engine, and goes on on another with its KV.
+class Moves : public testing::TestWithParam<DType> {};
+
+TEST_P(Moves, ASequenceGoesOnElsewhereWithTheSameBits) {
+  std::uint64_t seed = 0;
+  std::int64_t moved = 0;
+  for (const Source& source : sources()) {
+    SCOPED_TRACE(testing::Message() << source.name << ", seed " << ++seed);
+    moved += move_requests(source, GetParam(), seed);
   }
   EXPECT_GT(moved, 1000);
+}
+
+TEST_P(Moves, StatesOfHybridsGoWithTheirKv) {
+  std::uint64_t seed = 100;
+  std::int64_t moved = 0;
+  for (const Source& source : golden_sources(/*states=*/true)) {
+    SCOPED_TRACE(testing::Message() << source.name << ", seed " << ++seed);
+    moved += move_requests(source, GetParam(), seed);
+  }
+  EXPECT_GT(moved, 500);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Moves, testing::Values(DType::kF32, DType::kBf16, DType::kI8));
@@ -235,6 +254,43 @@ TEST(KvShares, WhereWindowsHaveSlidNothingLessThanAllOfItIsOfUse) {
   const std::int64_t all = fetch(*two.other.engine, SequenceId(2), {two.one.engine.get()});
   EXPECT_GT(all, 90);
   EXPECT_EQ(run(*two.other.engine, SequenceId(2), 100 - all).tokens.size(), 8U);
+}
+
+TEST(KvShares, AHybridFetchesWhatItLacksBehindWhatItFound) {
+  const std::vector<Source> hybrids = golden_sources(/*states=*/true);
+  ASSERT_FALSE(hybrids.empty());
+  for (const Source& source : hybrids) {
+    SCOPED_TRACE(source.name);
+    Two two(source);
+    StageEngine alone(source, source.spec, DType::kF32, false);
+    SequenceStart whole = long_prompt(1);
+    for (TokenId& token : whole.tokens) {
+      token %= static_cast<TokenId>(source.spec.vocab);
+    }
+    ASSERT_TRUE(alone.engine->add_sequence(whole));
+    const Answer expected = run(*alone.engine, whole.id, 100);
+    ASSERT_TRUE(two.one.engine->add_sequence(whole));
+    (void)run(*two.one.engine, whole.id, 100);
+    two.one.engine->remove_sequence(whole.id);
+
+    SequenceStart begun = whole;  // Whose prompt is the beginning of that.
+    begun.tokens.resize(50);
+    begun.prompt_tokens = 50;
+    ASSERT_TRUE(two.other.engine->add_sequence(begun));
+    (void)run(*two.other.engine, begun.id, 50, 1);
+    two.other.engine->remove_sequence(begun.id);
+    whole.id = SequenceId{2};
+    ASSERT_TRUE(two.other.engine->add_sequence(whole));
+    const std::int64_t found = two.other.engine->take_prefix(whole.id);
+    EXPECT_GE(found, 24);
+    // Nothing of it is of use before all has come.
+    EXPECT_EQ(fetch(*two.other.engine, whole.id, {two.one.engine.get()}, 1), found);
+    const std::int64_t have = fetch(*two.other.engine, whole.id, {two.one.engine.get()});
+    EXPECT_GT(have, found);
+    EXPECT_EQ(run(*two.other.engine, whole.id, 100 - have).tokens, expected.tokens);
+    two.other.engine->remove_sequence(whole.id);
+    EXPECT_EQ(two.other.engine->kv_pages(kModel), 0);
+  }
 }
 
 TEST(KvShares, ASequenceThatGoesForgetsWhatItFetched) {

@@ -58,16 +58,21 @@ inline std::vector<spec::ModelSpec> deep_models() {
   return {llama, mistral, qwen2, qwen3};
 }
 
-inline const std::vector<Source>& sources() {
-  static const std::vector<Source> all = [] {
-    std::vector<Source> made;
-    for (const std::string& name : golden_cases()) {
-      auto checkpoint = store::Checkpoint::open(golden_directory() / name).value();
-      if (spec::has_states(checkpoint.config.model)) {
-        continue;  // It is not cut.
-      }
+/// Golden models: those some of whose layers keep a state, which are not cut, or the others.
+inline std::vector<Source> golden_sources(bool states) {
+  std::vector<Source> made;
+  for (const std::string& name : golden_cases()) {
+    auto checkpoint = store::Checkpoint::open(golden_directory() / name).value();
+    if (spec::has_states(checkpoint.config.model) == states) {
       made.push_back({name, checkpoint.config.model, std::move(checkpoint.tensors)});
     }
+  }
+  return made;
+}
+
+inline const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> made = golden_sources(/*states=*/false);
     static store::TempDirectory directory;
     Rng rng(31);
     for (const spec::ModelSpec& spec : deep_models()) {

@@ -25,6 +25,7 @@ Result<StatePlan> plan_states(const spec::ModelSpec& model,
                      std::to_string(head_bytes) + " bytes and a page has " +
                      std::to_string(page_bytes) + "; use larger pages"};
   }
+  plan.head_bytes = head_bytes;
   std::int64_t used = heads_of_page;  // Heads of the last block.
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
     for (std::int64_t left = spec::keeps_state(model, layer) ? model.linear.key_heads : 0;

@@ -22,6 +22,7 @@ struct StatePart {
 struct StatePlan {
   std::vector<std::uint32_t> blocks_per_page{};  ///< By block; a power of two.
   std::vector<std::vector<StatePart>> parts{};   ///< Of layer range.begin + i; of attention none.
+  std::int64_t head_bytes = 0;                   ///< Of a key head.
 };
 
 /// Lays out the states of a range of layers in pages of `page_bytes`, a power of two: no blocks

@@ -67,12 +67,43 @@ def test_greedy_text_is_that_of_transformers(directories):
             assert words(complete(server, name, ids[:PROMPT], len(greedy))) == greedy, name
 
 
-def test_a_prompt_is_computed_whole_every_time(directories):
+def cached(answer):
+    return answer["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0)
+
+
+def test_turns_go_on_from_where_the_last_one_ended(directories):
+    off = ", prefix_cache: off"
+    with (
+        heddle.Server(heddle.config(models=rows(directories))) as server,
+        heddle.Server(heddle.config(models=rows(directories), device_extra=off)) as plain,
+    ):
+        for name in directories:
+            ids, _ = golden(name)
+            prompt, found = ids[:20], []
+            for turn in range(4):
+                said, expected = (complete(which, name, prompt, 12) for which in (server, plain))
+                assert words(said) == words(expected), (name, turn)
+                assert cached(expected) == 0
+                found.append((cached(said), len(prompt)))
+                prompt = prompt + words(said) + ids[turn : turn + 3]
+            assert found[0][0] == 0
+            for have, tokens in found[1:]:
+                assert tokens - 3 - 12 - 31 <= have < tokens, found  # Less than a block and what is new.
+        _, _, text = server.call("/metrics")
+        hits = [line for line in text.splitlines() if line.startswith("heddle_prefix_cache_hit_tokens_total{")]
+        assert hits and all(float(line.rsplit(" ", 1)[1]) > 0 for line in hits), hits
+
+
+def test_several_choices_compute_their_prompt_once(directories):
     with heddle.Server(heddle.config(models=rows(directories))) as server:
         ids, _ = golden("qwen3-5-f32")
-        first, second = (complete(server, "qwen3-5-f32", ids, 4) for _ in range(2))
-        assert words(first) == words(second)
-        assert second["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0) == 0
+        asked = {"model": "qwen3-5-f32", "prompt": ids[:60], "max_tokens": 4, "temperature": 1, "seed": 5}
+        status, _, answer = server.call("/v1/completions", asked | {"n": 3})
+        assert status == 200, answer
+        assert len(answer["choices"]) == 3
+        _, _, text = server.call("/metrics")
+        hits = [line for line in text.splitlines() if line.startswith("heddle_prefix_cache_hit_tokens_total{")]
+        assert sum(float(line.rsplit(" ", 1)[1]) for line in hits) >= 2 * 32, hits
 
 
 # In the small memory a few sequences at once have their states and KV; the others wait, or are computed again.
