@@ -328,7 +328,8 @@ TEST(WorkerCore, SeeksAPrefixOnlyForThoseWhoseTurnItIs) {
   EXPECT_NE(find<TakePrefixes>(bench.tell(EngineIdle{})), nullptr);
 }
 
-// Several answers to one prompt: one computes it, the others find it. Where layers keep a state too.
+// Several answers to one prompt: one computes it, the others find it. Where layers keep a state
+// too.
 TEST(WorkerCore, OneOfSeveralChoicesComputesThePrompt) {
   for (const auto& [prompt, states] :
        {std::pair{30U, false}, std::pair{30U, true}, std::pair{4U, false}, std::pair{4U, true}}) {

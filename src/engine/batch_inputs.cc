@@ -203,8 +203,7 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
         ops::matrix_of(mirror.device<std::int32_t>(copy_behind_), sequences_, copies_);
   }
   for (const std::size_t table : copy_tables_) {
-    batch.copies.push_back(
-        ops::matrix_of(mirror.device<std::int32_t>(table), sequences_, copies_));
+    batch.copies.push_back(ops::matrix_of(mirror.device<std::int32_t>(table), sequences_, copies_));
   }
   batch.guests.sequences = guests_;
   if (guests_ > 0) {

@@ -58,8 +58,8 @@ class KeptStates {
   /// Fills a sequence's own blocks, one for each group, from the copy that it goes on from, which
   /// it gives back; nothing where it goes on from none.
   void resume(SequenceStates& states, std::span<const memory::KvBlockRef> own);
-  /// The blocks of that copy themselves, which is a copy no more: for where there is no room. Empty,
-  /// and nothing has changed, where others go on from it as well, or there is none.
+  /// The blocks of that copy themselves, which is a copy no more: for where there is no room.
+  /// Empty, and nothing has changed, where others go on from it as well, or there is none.
   std::vector<memory::KvBlockRef> take_over(SequenceStates& states);
 
   /// Has blocks for a copy that the next pass makes; none where it is there already, or where there

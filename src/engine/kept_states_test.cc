@@ -45,17 +45,13 @@ class KeptStatesTest : public testing::Test {
   }
 
   /// As a pass does: every byte of the copy is `mark`.
-  void make(SequenceStates& states,
-            std::int64_t length,
-            std::uint64_t key,
-            bool lasting,
-            int mark = 0) {
+  void make(
+      SequenceStates& states, std::int64_t length, std::uint64_t key, bool lasting, int mark = 0) {
     states_->prepare(
         states, {.length = length, .key = key_number(key), .lasting = lasting}, pages_used());
     for (const StateCopy& copy : states.copies) {
       for (std::size_t i = 0; i < caches_.size(); ++i) {
-        std::memset(
-            caches_[i].address(copy.blocks[i]), mark, caches_[i].geometry().block_bytes);
+        std::memset(caches_[i].address(copy.blocks[i]), mark, caches_[i].geometry().block_bytes);
       }
     }
     states_->keep(states);

@@ -47,7 +47,8 @@ bool are_whole(const KvPlan& plan, std::int64_t begin, const std::vector<KvPart>
     std::size_t bytes = static_cast<std::size_t>(state_part(plan, part.end, part.prefix) -
                                                  state_part(plan, part.begin, part.prefix));
     for (const std::int64_t from : part.from) {
-      const bool stands = layer < plan.range.end && (has_positions(plan, layer) || from == part.end);
+      const bool stands =
+          layer < plan.range.end && (has_positions(plan, layer) || from == part.end);
       if (from < part.begin || from > part.end || !stands) {
         return false;
       }

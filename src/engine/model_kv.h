@@ -175,7 +175,7 @@ class ModelKv {
   KvPlan plan_;
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
   KeptStates states_;
-  std::unique_ptr<Guests> guests_;        ///< It does not move.
+  std::unique_ptr<Guests> guests_;  ///< It does not move.
   ops::AttentionHost* host_ = nullptr;
 };
 

@@ -8,8 +8,8 @@
 
 namespace heddle::engine {
 
-/// Calls `each(group, key)` for the blocks that tokens behind the first `length` attend to, and then
-/// those of a copy of the state there, until it says false.
+/// Calls `each(group, key)` for the blocks that tokens behind the first `length` attend to, and
+/// then those of a copy of the state there, until it says false.
 template <class Each>
 void StoredKv::for_each_needed(const SequenceKv& sequence,
                                std::int64_t length,
@@ -94,10 +94,9 @@ void StoredKv::set_token_value(double value) {
   for (std::size_t g = 0; g < kv_->caches_.size(); ++g) {
     const memory::KvGeometry& geometry = plan.groups[g].geometry;
     const bool states = g >= plan.kv_groups();
-    kv_->caches_[g].set_block_value(
-        states ? of_byte * static_cast<double>(geometry.block_bytes)
-               : value * static_cast<double>(geometry.block_tokens) /
-                     static_cast<double>(plan.kv_groups()));
+    kv_->caches_[g].set_block_value(states ? of_byte * static_cast<double>(geometry.block_bytes)
+                                           : value * static_cast<double>(geometry.block_tokens) /
+                                                 static_cast<double>(plan.kv_groups()));
   }
 }
 

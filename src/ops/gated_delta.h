@@ -59,7 +59,7 @@ struct GatedDeltaArgs {
   /// i32 [sequences, k]: behind so many of its tokens a sequence's state is copied to the block of
   /// that column; ascending, then zeros. Of rank 0: nothing is copied.
   ConstTensorRef copy_behind{};
-  TensorRef out{};                 ///< f32 or bf16 (rounded) [tokens, values()]
+  TensorRef out{};  ///< f32 or bf16 (rounded) [tokens, values()]
 };
 
 /// Linear attention by the gated delta rule (arXiv:2412.06464, Eq. (10)), as Qwen3-Next has it. Of

@@ -12,7 +12,7 @@ struct StateSpan {
   std::int64_t end = 0;
   std::int64_t prompt = 0;  ///< Of the sequence.
   std::int64_t block = 0;   ///< A cached prefix ends at multiples of this.
-  std::int64_t apart = 0;   ///< Of a long prompt, one state for each so many; a multiple of `block`.
+  std::int64_t apart = 0;  ///< Of a long prompt, one state for each so many; a multiple of `block`.
   std::int64_t parted = 0;  ///< Where it parts from what KV is cached of, a multiple; 0: nowhere.
 };
 
