@@ -57,8 +57,9 @@ StoredKv::Found StoredKv::bring_back(SequenceKv& sequence,
     return {};
   }
   fetch(sequence, length);
-  return {.tokens = kv_->cached_length(sequence, std::ssize(tokens)) - here,
-          .pages = std::ssize(pages)};
+  // Where pages lacked, what came may have cost a copy of the state that was here.
+  const std::int64_t more = kv_->cached_length(sequence, std::ssize(tokens)) - here;
+  return {.tokens = std::max<std::int64_t>(more, 0), .pages = std::ssize(pages)};
 }
 
 /// All blocks that a prefix of `length` tokens needs come to be in the cache, or as many as there

@@ -2,9 +2,11 @@
 
 import concurrent.futures
 import json
+import re
 import shutil
 import struct
 import subprocess
+import time
 
 import pytest
 import server as heddle
@@ -71,6 +73,21 @@ def cached(answer):
     return answer["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0)
 
 
+def hits(server):
+    """Tokens that cached prefixes spared, by model."""
+    _, _, text = server.call("/metrics")
+    found = re.findall(r'^heddle_prefix_cache_hit_tokens_total{.*model_name="(.*?)".*} (\S+)$', text, re.MULTILINE)
+    return {model: float(tokens) for model, tokens in found}
+
+
+def eventually(holds):
+    """Workers tell what they count after what they generate."""
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert holds()
+
+
 def test_turns_go_on_from_where_the_last_one_ended(directories):
     off = ", prefix_cache: off"
     with (
@@ -89,9 +106,7 @@ def test_turns_go_on_from_where_the_last_one_ended(directories):
             assert found[0][0] == 0
             for have, tokens in found[1:]:
                 assert tokens - 3 - 12 - 31 <= have < tokens, found  # Less than a block and what is new.
-        _, _, text = server.call("/metrics")
-        hits = [line for line in text.splitlines() if line.startswith("heddle_prefix_cache_hit_tokens_total{")]
-        assert hits and all(float(line.rsplit(" ", 1)[1]) > 0 for line in hits), hits
+        eventually(lambda: len(hits(server)) == len(directories) and all(hits(server).values()))
 
 
 def test_several_choices_compute_their_prompt_once(directories):
@@ -101,9 +116,21 @@ def test_several_choices_compute_their_prompt_once(directories):
         status, _, answer = server.call("/v1/completions", asked | {"n": 3})
         assert status == 200, answer
         assert len(answer["choices"]) == 3
-        _, _, text = server.call("/metrics")
-        hits = [line for line in text.splitlines() if line.startswith("heddle_prefix_cache_hit_tokens_total{")]
-        assert sum(float(line.rsplit(" ", 1)[1]) for line in hits) >= 2 * 32, hits
+        eventually(lambda: hits(server).get("qwen3-5-f32", 0) >= 2 * 32)
+
+
+def test_a_chat_goes_on_after_its_model_was_away(directories):
+    name = "qwen3-5-f32"
+    ids, _ = golden(name)
+    with heddle.Server(heddle.config(models=rows(directories)).replace("64MiB}", "64MiB, kv: 16MiB}")) as server:
+        first = words(complete(server, name, ids[:60], 4))
+        status, _, answer = server.call("/models/unload", {"model": name})
+        assert status == 200, answer
+        again = complete(server, name, ids[:60], 4)
+        assert words(again) == first
+        assert cached(again) >= 32
+        _, _, devices = server.call("/api/devices")
+        assert devices["devices"][0]["kv_store"]["returned_pages"] > 0
 
 
 # In the small memory a few sequences at once have their states and KV; the others wait, or are computed again.
