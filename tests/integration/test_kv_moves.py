@@ -9,6 +9,7 @@ import pytest
 import server as heddle
 from test_cluster import Stream
 from test_fetch import wait_until
+from test_hybrid import with_words
 
 LONGER = 200  # Tokens of an answer that takes longer than anything else here.
 PACE = ", pace: {step: 60ms}"
@@ -26,8 +27,8 @@ def expected():
 
 
 class Hosts(cluster.Cluster):
-    def __init__(self):
-        super().__init__(hosts=2, models=ROWS, memory="16MiB", device_extra=PACE)
+    def __init__(self, rows=ROWS):
+        super().__init__(hosts=2, models=rows, memory="16MiB", device_extra=PACE)
 
     def __enter__(self):
         super().__enter__()
@@ -68,6 +69,22 @@ def test_a_host_that_is_drained_does_not_wait_for_the_end_of_long_answers(expect
         assert sum(tokens for tokens, _ in moved) == hosts.counted("moved") > 4 * len(PROMPT)
         assert max(again for _, again in moved) < BLOCK
         assert sum(again for _, again in moved) == hosts.counted("computed_again")
+
+
+def test_states_of_linear_attention_move_with_kv(tmp_path):
+    path = with_words("qwen3-5-f32", tmp_path / "hybrid")
+    rows = [f"  hybrid: {{path: {path}, dtype: float32, min_residence: 0s}}\n"]
+    prompt, tokens = "t3 t5 t8 t13 t21 t34 t55 " * 3, 100
+    with heddle.Server(heddle.config(memory="8MiB", models=rows)) as alone:
+        body = {"model": "hybrid", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        told = alone.call("/v1/completions", body)[2]["choices"][0]["text"]
+    with Hosts(rows) as hosts:
+        stream = Stream(hosts.gateway, "hybrid", prompt, tokens).began()
+        first = hosts.running_on()
+        assert hosts.drains(first).wait(60) == 0
+        assert stream.text() == told
+        ((moved, again),) = hosts.moved()
+        assert moved >= 16 and again < BLOCK
 
 
 def test_where_the_one_that_has_the_kv_dies_it_is_computed_again(expected):
