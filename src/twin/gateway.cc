@@ -142,7 +142,7 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
   core::PlaceLost lost{.device = device, .epoch = epoch};
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     Request& request = requests_[i];
-    if (!is_at(id_of(i), device, epoch)) {
+    if (request.forwarded || !is_at(id_of(i), device, epoch)) {
       continue;
     }
     request.dispatched = false;
@@ -157,7 +157,7 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
 std::vector<core::PlaceLost> Gateway::lose_all() {
   std::set<std::pair<DeviceId, WorkerEpoch>> places;
   for (Request& request : requests_) {
-    if (request.end == Request::End::kNone && request.dispatched) {
+    if (request.end == Request::End::kNone && request.dispatched && !request.forwarded) {
       request.cut = true;
       places.emplace(request.device, request.epoch);
     }

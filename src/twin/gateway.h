@@ -67,7 +67,8 @@ class Gateway {
   void hold(RequestId id);
   void take(const core::TokenEvent& token);
   void fail(const core::FailRequest& failed);
-  /// Its requests that are with that life of a worker, which has ended, wait again.
+  /// Its requests that are with that life of a worker, which has ended, wait again. Those of an
+  /// engine on its device go on.
   core::PlaceLost lose(DeviceId device, WorkerEpoch epoch);
   /// All that have not ended, for a manager that does not know of them, and may hold them again.
   core::FrontState tell_all();
