@@ -175,8 +175,11 @@ void anchor_engines(Node& document, const std::string& directory) {
       };
       if (section.key == "models" && (has("cmd") || has("engine"))) {
         const auto said = std::ranges::find(model.children, "directory", &Node::key);
-        const std::filesystem::path own = said == model.children.end() ? "" : said->text;
-        set(model, "directory", (directory / own).lexically_normal().string());
+        const bool none = said == model.children.end();
+        set(model,
+            "directory",
+            none ? directory
+                 : (std::filesystem::path(directory) / said->text).lexically_normal().string());
       }
     }
   }
