@@ -85,7 +85,9 @@ engines:
     first_token: 80ms
     prompt_token: 200us
     token: 15ms
-    suspend: {freeze: {in: 10ms, memory: 30MiB}, reclaim: {out: 2s, in: 3s, memory: 8MiB, host: 1MiB}}
+    suspend:
+      freeze: {in: 10ms, memory: 30MiB}
+      reclaim: {out: 2s, in: 3s, memory: 8MiB, host: 1MiB}
 )");
   ASSERT_TRUE(lab) << lab.error().message;
   const EngineTimes& chat = lab->engines.at("chat");

@@ -158,9 +158,13 @@ config:
   devices:
     - {name: a, memory: 52MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
   models:
-    chat: {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep], slo: {ttft: 200ms}}
+    chat:
+      {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep],
+       slo: {ttft: 200ms}}
     own: {path: MODELS/adder, slo: {ttft: 600ms}}
-    code: {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep], slo: {ttft: 200ms}}
+    code:
+      {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep],
+       slo: {ttft: 200ms}}
   planner: {policy: heddle, period: 250ms, window: 4s, day: 12s}
 policies:
   roomy: {devices: [{name: a, memory: 128MiB, page: 64KiB, pace: {step: 20ms}}]}

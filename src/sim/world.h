@@ -267,10 +267,6 @@ class World final : private Actions {
   /// Pages of a model's weights, per GPU, when whole on its tp GPUs.
   [[nodiscard]] std::int64_t weight_pages(ModelId id) const;
   [[nodiscard]] std::int64_t overhead_pages(ModelId id) const;
-  /// That a replica needs of its first GPU to begin.
-  [[nodiscard]] std::int64_t start_pages(const Replica& replica) const {
-    return replica.stages[0].weight_pages + overhead_pages(replica.model) + kept_pages(replica);
-  }
   /// Pages of KV, per GPU, of so many tokens.
   [[nodiscard]] std::int64_t kv_pages(ModelId id, std::int64_t tokens) const;
   /// Step times of a model on the GPUs of a host.

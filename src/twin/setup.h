@@ -13,7 +13,6 @@
 #include "core/engines_core.h"
 #include "core/manager/manager_core.h"
 #include "core/worker_core.h"
-#include "spec/engine.h"
 
 namespace heddle::twin {
 

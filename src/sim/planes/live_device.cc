@@ -170,7 +170,7 @@ std::int64_t LiveDevice::kv_pages_total(const World& world) const {
     const bool apart = in_ranks || replica.spec.kv_kept;
     pages += replica.kv == LeaseId(0) || apart ? 0 : world.memory().reserved(replica.kv, pool);
     if (replica.state == ReplicaPhase::kWaiting) {
-      pages -= world.start_pages(replica);
+      pages -= start_pages(world, replica);
     }
   }
   return std::max<std::int64_t>(0, pages);

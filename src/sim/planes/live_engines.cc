@@ -56,7 +56,7 @@ std::optional<Error> LivePlane::engine_refusal(const Turn& turn, const Engine& e
     std::int64_t free = turn.world.free_pages(place.gpu());
     for (const ReplicaId other : turn.world.gpu(place.gpu()).replicas) {
       const Replica& replica = *turn.world.replica(other);
-      free -= replica.state == ReplicaPhase::kWaiting ? turn.world.start_pages(replica) : 0;
+      free -= replica.state == ReplicaPhase::kWaiting ? start_pages(turn.world, replica) : 0;
     }
     if (free < map_->engine(order.model)->pages && !frees(turn, place.gpu())) {
       return Error{Code::kResourceExhausted, "no room"};

@@ -66,7 +66,7 @@ bool LivePlane::has_room(const Turn& turn, const core::LoadOn& load) const {
       return true;
     }
     if (replica.state == ReplicaPhase::kWaiting) {
-      free -= turn.world.start_pages(replica);
+      free -= start_pages(turn.world, replica);
     }
   }
   return map_->footprint(load.model).image_pages <= free;

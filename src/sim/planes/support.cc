@@ -237,6 +237,11 @@ std::int64_t unpromised_pages(const World& world, GpuId gpu) {
   return left;
 }
 
+std::int64_t start_pages(const World& world, const Replica& replica) {
+  return replica.stages[0].weight_pages + world.overhead_pages(replica.model) +
+         (replica.spec.kv_kept ? replica.kv_limit : 0);
+}
+
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive) {
   const Replica* replica = world.replica(id);
   if (replica == nullptr || !replica->serves() || replica->load() > 0) {

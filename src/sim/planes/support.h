@@ -184,6 +184,9 @@ class LoadMeter {
 /// each engine may have, or has where it has no limit. O(replicas there).
 [[nodiscard]] std::int64_t unpromised_pages(const World& world, GpuId gpu);
 
+/// Pages that a replica needs of its first GPU to begin.
+[[nodiscard]] std::int64_t start_pages(const World& world, const Replica& replica);
+
 /// Evicts an instance that has been idle for `keep_alive`; sets a timer with its id as the tag when
 /// that will be later.
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive);
