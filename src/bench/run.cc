@@ -249,8 +249,12 @@ class Runner {
             .patience = options_.patience};
   }
 
+  [[nodiscard]] bool has_tokens(std::size_t model) const {
+    return model < options_.prompt_tokens.size() && !options_.prompt_tokens[model].empty();
+  }
+
   [[nodiscard]] Prompt prompt_of(const Shot& shot) {
-    if (shot.model < options_.prompt_tokens.size()) {
+    if (has_tokens(shot.model)) {
       return prompts_.tokens(options_.prompt_tokens[shot.model], shot.input_tokens);
     }
     return prompts_.words(scales_[shot.model].words(shot.input_tokens));
@@ -281,7 +285,7 @@ class Runner {
     if (options_.logprobs) {
       json.key("logprobs").integer(1);
     }
-    if (model < options_.answer_tokens.size()) {
+    if (has_tokens(model) && model < options_.answer_tokens.size()) {
       constexpr int kCertain = 100;  // The most that the API allows.
       json.key("logit_bias").begin_object();
       json.key(std::to_string(options_.answer_tokens[model])).integer(kCertain).end_object();

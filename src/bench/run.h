@@ -31,11 +31,12 @@ struct RunOptions {
   std::uint64_t seed = 0;             ///< Of the prompts.
   Slo slo{};
   /// Of each model, the tokens that its prompts are drawn from, which are lists of tokens then, as
-  /// long as shots say (kCompletions). Empty: words, of which there are as many as a few requests
-  /// before the run show to come to about that length.
+  /// long as shots say (kCompletions). Of a model that has none here: as many words. Of one for
+  /// which there is no list: words, of which there are as many as a few requests before the run
+  /// show to come to about that length.
   std::vector<std::vector<TokenId>> prompt_tokens{};
-  /// Of each model, the one token that its answers are to be made of (by `logit_bias`), so that
-  /// every token is seen as it comes; empty: as the model likes.
+  /// Of each model that has prompt tokens, the one that its answers are to be made of (by
+  /// `logit_bias`), so that every token is seen as it comes; empty: as the model likes.
   std::vector<TokenId> answer_tokens{};
 };
 

@@ -86,6 +86,22 @@ TEST_F(RunTest, PromptsOfTokensAreAsLongAsWantedAndNeedNoSamples) {
   EXPECT_EQ(endpoint.biased(), results->models()[0].requests) << "the other model has another one";
 }
 
+TEST_F(RunTest, AModelWithoutTokensIsAskedInWordsAndNotBiased) {
+  TestEndpoint endpoint({});
+  RunOptions options = options_for(endpoint.port());
+  options.api = Api::kCompletions;
+  options.prompt_tokens = {{1, 2, 3}, {}};
+  options.answer_tokens = {7, 42};
+  const Result<Results> results = run(options, 2000);
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->all().requests, 40);
+  EXPECT_EQ(results->all().failed, 0);
+  EXPECT_EQ(endpoint.samples(), 0);
+  EXPECT_GT(endpoint.listed(), 0);
+  EXPECT_LT(endpoint.listed(), wanted(2000));
+  EXPECT_EQ(endpoint.biased(), 0);
+}
+
 TEST_F(RunTest, ConnectionsThatAreNotKeptAreMadeAnew) {
   TestEndpoint endpoint({.tokens = 2, .keep_alive = false});
   RunOptions options = options_for(endpoint.port());

@@ -244,13 +244,7 @@ Result<std::unique_ptr<sim::ControlPlane>> make_policy(const std::string& text,
   if (!parsed) {
     return parsed.error();
   }
-  sim::PlaneInputs known{.demand = summary.demand, .flags = parsed->second};
-  for (const sim::ModelSpec& model : summary.models) {
-    if (model.external) {
-      known.external.push_back(model.name);
-    }
-  }
-  return sim::make_plane(parsed->first, known);
+  return sim::make_plane(parsed->first, {.demand = summary.demand, .flags = parsed->second});
 }
 
 Result<void> write_report(const std::string& file, const std::string& text) {

@@ -120,13 +120,14 @@ struct PlannerConfig {
   bool prewarm = true;   ///< Models are loaded before they are asked for, by forecast.
   bool forecast = true;  ///< From earlier days and what has just been; else from the latter alone.
   bool value = true;  ///< The idle model that is worth least goes; else the one used longest ago.
-  bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
-  bool weave = false;       ///< KV of models that lack memory goes to devices that have some.
-  int weave_share = 50;     ///< Most of a model's KV that may be elsewhere [percent].
-  bool replicas = true;     ///< A model with more load than a device should bear gets another.
-  bool share = true;        ///< Several models may run on one device at once.
-  bool evict = true;        ///< A model may be evicted for another.
-  Duration period = 500ms;  ///< Of looking ahead.
+  bool pressure = true;      ///< Models go, and move, to where there is most memory for their KV.
+  bool weave = false;        ///< KV of models that lack memory goes to devices that have some.
+  int weave_share = 50;      ///< Most of a model's KV that may be elsewhere [percent].
+  bool replicas = true;      ///< A model with more load than a device should bear gets another.
+  bool share = true;         ///< Several models may run on one device at once.
+  bool share_groups = true;  ///< Other models may run on devices of sharded ones.
+  bool evict = true;         ///< A model may be evicted for another.
+  Duration period = 500ms;   ///< Of looking ahead.
   /// How long a waiting request bears with busy models before some are drained for it.
   Duration drain_after = 2s;
   /// How long a drained model may go on before it goes with its requests; 0: until they end.

@@ -146,6 +146,7 @@ TEST(Config, APolicyIsASetOfSwitchesThatMayBeTurnedOneByOne) {
   EXPECT_TRUE(planner("policy: heddle, prewarm: false").replicas);
   EXPECT_TRUE(planner("policy: heddle").forecast);
   EXPECT_FALSE(planner("forecast: false").forecast);
+  EXPECT_FALSE(planner("share_groups: false").share_groups);
   const PlannerConfig reactive = planner("policy: reactive");
   EXPECT_FALSE(reactive.prewarm || reactive.value || reactive.pressure || reactive.replicas);
   EXPECT_TRUE(reactive.share && reactive.evict);

@@ -356,6 +356,8 @@ void declare(Fields& f, PlannerConfig& planner) {
   f.flag({"replicas", "Give a model with more load than a device should bear another."},
          planner.replicas);
   f.flag({"share", "Let several models run on one device at once."}, planner.share);
+  f.flag({"share_groups", "Let other models run on the devices of sharded ones."},
+         planner.share_groups);
   f.flag({"evict", "Evict models to make room for others."}, planner.evict);
   f.duration({"drain_after",
               "How long a request waits for its model before busy models are drained for it."},

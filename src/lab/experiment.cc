@@ -143,6 +143,11 @@ Result<void> Experiment::learn_tokenizers(const HttpAddress& server) {
   prompt_tokens_.clear();
   answer_tokens_.clear();
   for (const std::string& model : model_names(lab_)) {
+    if (model_called(lab_.policies.front().config, model).engine) {
+      prompt_tokens_.emplace_back();  // What its tokens are only the engine knows.
+      answer_tokens_.emplace_back();
+      continue;
+    }
     Result<std::vector<TokenId>> words = tokenize(server, model, bench::PromptMaker::every_word());
     if (!words) {
       return words.error();

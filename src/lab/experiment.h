@@ -56,7 +56,8 @@ class Experiment {
   const LabFile& lab_;
   std::string program_;
   std::string folder_;
-  /// What prompts are made of. By model, as below; the same in all runs.
+  /// What prompts are made of; none of an external engine's. By model, as below; the same in all
+  /// runs.
   std::vector<std::vector<TokenId>> prompt_tokens_{};
   /// What answers are made of: a token that can be seen, or it could not be timed.
   std::vector<TokenId> answer_tokens_{};

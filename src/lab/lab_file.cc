@@ -111,6 +111,10 @@ void declare(config::Fields& f, LabFile& lab) {
   f.flag({"check", "Whether policies give the same answers: tokens and log probabilities."},
          lab.check);
   f.flag({"cold", "No host has a model when a run begins."}, lab.cold);
+  f.named_sections({"engines", "What predictions take external engines to do, by model."},
+                   [&](const std::string& name, config::Fields& engine) {
+                     declare_engine_times(engine, lab.engines[name]);
+                   });
   f.section({"trace", "What is asked."}, [&](config::Fields& trace) {
     if (trace.has("file")) {
       declare_file(trace, lab.trace.emplace());
@@ -157,6 +161,25 @@ void anchor_models(Node& document, const std::string& directory) {
         if (section.key == "models" && field.key == "path" && std::filesystem::exists(path, none)) {
           field.text = path.lexically_normal().string();
         }
+      }
+    }
+  }
+}
+
+/// Engines that the server runs are started in the folder of the file, or where it says from there.
+void anchor_engines(Node& document, const std::string& directory) {
+  for (Node& section : document.children) {
+    for (Node& model : section.children) {
+      const auto has = [&](const char* key) {
+        return std::ranges::find(model.children, key, &Node::key) != model.children.end();
+      };
+      if (section.key == "models" && (has("cmd") || has("engine"))) {
+        const auto said = std::ranges::find(model.children, "directory", &Node::key);
+        const bool none = said == model.children.end();
+        set(model,
+            "directory",
+            none ? directory
+                 : (std::filesystem::path(directory) / said->text).lexically_normal().string());
       }
     }
   }
@@ -212,6 +235,7 @@ void add_policy(const std::string& name,
   set(document, "listen", "http://127.0.0.1:0");
   std::erase_if(document.children, [](const Node& child) { return child.key == "cluster"; });
   anchor_models(document, lab.directory);
+  anchor_engines(document, lab.directory);
   Result<config::Config> config = config::parse_config(document, lab.file, machine);
   if (!config) {
     diagnosis.problems.push_back(config.error().message);
@@ -300,6 +324,30 @@ void check_cold(const LabPolicy& policy, const LabFile& lab, config::Diagnosis& 
   }
 }
 
+/// What the file says of engines is of models that have one, and of all ways of suspending it.
+void check_engines(const LabFile& lab, config::Diagnosis& diagnosis) {
+  for (const auto& [name, times] : lab.engines) {
+    for (const LabPolicy& policy : lab.policies) {
+      const auto model = std::ranges::find(policy.config.models, name, &config::ModelConfig::id);
+      std::string problem;
+      if (model == policy.config.models.end() || !model->engine) {
+        problem = "no external engine serves a model of that name";
+      }
+      for (const spec::SuspendLevel level :
+           problem.empty() ? model->engine->suspend : std::vector<spec::SuspendLevel>()) {
+        if (level != spec::SuspendLevel::kStop && !times.suspend.contains(level)) {
+          problem = "suspend." + std::string(spec::name(level)) +
+                    " is missing: say what it takes, such as {in: 1s}";
+        }
+      }
+      if (!problem.empty()) {
+        diagnosis.problems.push_back(lab.file + ": engines." + name + ": " + problem);
+        break;
+      }
+    }
+  }
+}
+
 Error problems(const config::Diagnosis& diagnosis) {
   std::string all;
   for (const std::string& problem : diagnosis.problems) {
@@ -352,6 +400,7 @@ Result<LabFile> parse_lab_file(std::string_view text,
   reader.finish();
   add_policies(base, overlays, hosts, machine, lab, diagnosis);
   check_models(lab, diagnosis);
+  check_engines(lab, diagnosis);
   if (lab.cold && !lab.policies.empty()) {
     check_cold(lab.policies.front(), lab, diagnosis);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "config/config.h"
 #include "config/document.h"
 #include "lab/drawn_trace.h"
+#include "lab/engine_times.h"
 
 namespace heddle::lab {
 
@@ -61,6 +63,8 @@ struct LabFile {
   /// No host has a model when a run begins: each fetches what it loads, at the rate of its
   /// `host.nic`, into a cache that is its own and the run's.
   bool cold = false;
+  /// What predictions take external engines to do, by model; the others' are measured.
+  std::map<std::string, EngineTimes> engines{};
   std::vector<LabPolicy> policies{};  ///< Never empty; the first is what others are held against.
 };
 

@@ -69,6 +69,55 @@ TEST(LabFile, HostsFetchModelsThatNobodyHas) {
   EXPECT_THAT(remote.error().message, HasSubstr("cold: models.one.path: \"acme/model\" is no"));
 }
 
+const std::string kEngineConfig = R"(config:
+  devices: [{name: a, memory: 80MiB, page: 64KiB}]
+  models:
+    chat: {cmd: "./server --port ${PORT}", memory: 32MiB, suspend: [freeze, reclaim]}
+    own: {path: models/adder}
+)";
+
+TEST(LabFile, SaysWhatEnginesTakeAndStartsThemWhereItIs) {
+  const Result<LabFile> lab = parse(kEngineConfig + kTrace + R"(
+engines:
+  chat:
+    start: 40s
+    memory: 30MiB
+    first_token: 80ms
+    prompt_token: 200us
+    token: 15ms
+    suspend:
+      freeze: {in: 10ms, memory: 30MiB}
+      reclaim: {out: 2s, in: 3s, memory: 8MiB, host: 1MiB}
+)");
+  ASSERT_TRUE(lab) << lab.error().message;
+  const EngineTimes& chat = lab->engines.at("chat");
+  EXPECT_EQ(chat.start, 40s);
+  EXPECT_EQ(chat.stop, 0s);
+  EXPECT_EQ(chat.memory, 30U << 20U);
+  EXPECT_EQ(chat.prompt_token, 200us);
+  EXPECT_EQ(chat.suspend.at(spec::SuspendLevel::kFreeze).in, 10ms);
+  EXPECT_EQ(chat.suspend.at(spec::SuspendLevel::kReclaim).out, 2s);
+  EXPECT_EQ(chat.suspend.at(spec::SuspendLevel::kReclaim).host, 1U << 20U);
+  const config::EngineConfig& engine = *lab->policies[0].config.models[0].engine;
+  EXPECT_EQ(engine.directory, lab->directory) << "not where the run has its configuration";
+  EXPECT_EQ(engine.command[0], lab->directory + "/server");
+}
+
+TEST(LabFile, SaysWhatIsWrongAboutEngines) {
+  const auto error = [](const std::string& engines) {
+    const Result<LabFile> lab = parse(kEngineConfig + kTrace + "engines: {" + engines + "}\n");
+    return lab ? std::string() : lab.error().message;
+  };
+  const std::string times = "start: 1s, memory: 30MiB, first_token: 1ms";
+  EXPECT_THAT(error("own: {" + times + "}"), HasSubstr("engines.own: no external engine"));
+  EXPECT_THAT(error("other: {" + times + "}"), HasSubstr("engines.other: no external engine"));
+  EXPECT_THAT(error("chat: {" + times + ", suspend: {freeze: {in: 1s}}}"),
+              HasSubstr("engines.chat: suspend.reclaim is missing"));
+  EXPECT_THAT(error("chat: {" + times + ", suspend: {stop: {in: 1s}}}"),
+              HasSubstr("\"stop\" is no level"));
+  EXPECT_THAT(error("chat: {memory: 30MiB, first_token: 1ms}"), HasSubstr("start: is missing"));
+}
+
 TEST(LabFile, HostsDifferByTheirDevices) {
   const Result<LabFile> lab = parse(kConfig + kTrace + R"(
 hosts:

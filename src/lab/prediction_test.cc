@@ -1,6 +1,8 @@
 #include "lab/prediction.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -146,6 +148,90 @@ TEST(PredictRun, KnowsClustersOfSeveralHosts) {
   const Result<LabRun> again = predict_run(lab, lab.policies[1], 0, *shots, constants);
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->rows.back().ended, run->rows.back().ended);
+}
+
+/// Two engines and a model of heddle's own on one device, asked in turn; one of the engines is
+/// awake at a time.
+const std::string kWithEngines = R"(
+config:
+  host: {memory: 16MiB}
+  devices:
+    - {name: a, memory: 52MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
+  models:
+    chat:
+      {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep],
+       slo: {ttft: 200ms}}
+    own: {path: MODELS/adder, slo: {ttft: 600ms}}
+    code:
+      {cmd: "server --port ${PORT}", engine: vllm, memory: 32MiB, suspend: [sleep],
+       slo: {ttft: 200ms}}
+  planner: {policy: heddle, period: 250ms, window: 4s, day: 12s}
+policies:
+  roomy: {devices: [{name: a, memory: 128MiB, page: 64KiB, pace: {step: 20ms}}]}
+  small: {}
+  reactive: {planner: {policy: reactive}}
+trace: {rate: 0.25, duration: 108s, cv: 0.05, wave: {period: 12s, in_turn: true, square: true},
+        input_tokens: 64, output_tokens: 4}
+warmup: 48s
+)";
+
+Constants with_engines(const LabFile& lab) {
+  Constants constants = constants_of(lab);
+  for (const char* name : {"chat", "code"}) {
+    constants[name].engine = {
+        .start = 3s,
+        .stop = 20ms,
+        .memory = 30U << 20U,
+        .suspend = {{spec::SuspendLevel::kSleep, {.out = 50ms, .in = 1s, .memory = 12U << 20U}}},
+        .first_token = 50ms,
+        .prompt_token = 100us,
+        .token = 10ms};
+  }
+  return constants;
+}
+
+TEST(PredictRun, EnginesComeByForecastOrWhenTheyAreAskedFor) {
+  const LabFile lab = lab_file(kWithEngines);
+  const Constants constants = with_engines(lab);
+  const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
+  ASSERT_TRUE(shots.has_value());
+  std::map<std::string, std::vector<Duration>> firsts;
+  for (const LabPolicy& policy : lab.policies) {
+    const Result<LabRun> run = predict_run(lab, policy, 0, *shots, constants);
+    ASSERT_TRUE(run.has_value()) << run.error().message;
+    for (const bench::Row& row : run->rows) {
+      EXPECT_EQ(row.error, "") << policy.name;
+      EXPECT_EQ(row.completion_tokens, 4);
+      if (row.model != 1) {
+        firsts[policy.name].push_back(row.first - row.due);
+        EXPECT_EQ(row.last - row.first, 30ms);
+      }
+    }
+    std::ranges::sort(firsts[policy.name]);
+    const Counters& last = run->moments.back().second;
+    EXPECT_EQ(last.total("heddle_engine_starts_total"), 2) << policy.name;
+  }
+  const auto median = [&](const std::string& policy) {
+    const std::vector<Duration>& all = firsts.at(policy);
+    return all.at(all.size() / 2);
+  };
+  EXPECT_GE(firsts.at("roomy").size(), 8U);
+  EXPECT_LT(firsts.at("roomy").back(), 60ms) << "both stay: 50 ms, and 0.1 ms for each of 64";
+  EXPECT_LT(median("small"), 60ms) << "it was woken by forecast";
+  EXPECT_GT(firsts.at("reactive").front(), 1s) << "it is woken when it is asked for";
+}
+
+TEST(PredictRun, SaysWhichEnginesCannotBePredicted) {
+  const auto error = [](std::string text, const std::string& what, const std::string& with) {
+    text.replace(text.find(what), what.size(), with);
+    const LabFile lab = lab_file(text);
+    const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, {}, with_engines(lab));
+    return run.has_value() ? std::string() : run.error().message;
+  };
+  EXPECT_EQ(error(kWithEngines, "trace:", "hosts: {h1: {}, h2: {}}\ntrace:"),
+            "chat: external engines are predicted on one host, and not on several");
+  EXPECT_EQ(error(kWithEngines, "memory: 32MiB", "memory: 32MiB, kv: elastic, kv_least: 4MiB"),
+            "chat: engines with elastic KV are not predicted (kv: elastic)");
 }
 
 TEST(PredictRun, HostsOnWhichAModelTakesOtherMemoryCannotBePredicted) {

@@ -143,10 +143,15 @@ Result<Opened> open(HostId id, const std::string& name, const config::Config& co
     if (cold) {
       host::take_for_fetched(model.config.path, id != HostId(0), config, geometry, model);
     }
-    if (model.config.engine) {
+    if (model.config.engine && id != HostId(0)) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = model.config.id +
+                              ": external engines are predicted on one host, and not on several"};
+    }
+    if (model.config.engine && model.config.engine->elastic_kv) {
       return Error{
           .code = Code::kInvalidArgument,
-          .message = model.config.id + ": what an external engine will do cannot be predicted"};
+          .message = model.config.id + ": engines with elastic KV are not predicted (kv: elastic)"};
     }
     if (!model.ranks) {
       return model.ranks.error();
@@ -264,6 +269,77 @@ Result<void> add_model(const manager::ConfiguredModel& model,
   return {};
 }
 
+/// In whole pages.
+std::int64_t pages_of(std::uint64_t bytes, std::uint64_t page_bytes) {
+  return static_cast<std::int64_t>((bytes + page_bytes - 1) / page_bytes);
+}
+
+twin::TwinEngine twin_engine(const core::HostedEngine& hosted,
+                             const manager::ConfiguredModel& model,
+                             const EngineTimes& times,
+                             std::uint64_t page_bytes) {
+  twin::TwinEngine engine{.hosted = hosted,
+                          .ttl = model.config.ttl,
+                          .start = times.start,
+                          .stop = times.stop,
+                          .held_pages = pages_of(times.memory, page_bytes),
+                          .first_token = times.first_token,
+                          .prompt_token = times.prompt_token,
+                          .token = times.token};
+  for (const auto& [level, way] : times.suspend) {
+    engine.suspensions[level] = {.out = way.out,
+                                 .in = way.in,
+                                 .held_pages = pages_of(way.memory, page_bytes),
+                                 .host_pages = pages_of(way.host, page_bytes)};
+  }
+  return engine;
+}
+
+/// Adds the engines of the host and the devices that only engines use.
+Result<void> add_engines(const Opened& host,
+                         const manager::ModelRegistry& registry,
+                         const Constants& constants,
+                         twin::HostSetup& setup) {
+  std::vector<host::Assignment> assigned;
+  for (const manager::ConfiguredModel& model : registry.models()) {
+    assigned.push_back({.name = model.config.id, .digest = model.digest, .ids = {model.id}});
+    if (const auto failure = model.failure(); model.external() && failure) {
+      return Error{.code = failure->code, .message = model.config.id + ": " + failure->message};
+    }
+  }
+  const core::ConfigureEngines engines =
+      host::host_models(host.config, host.id, host.models, assigned).engines;
+  for (const core::HostedEngine& hosted : engines.engines) {
+    const auto model =
+        std::ranges::find(registry.models(), hosted.model, &manager::ConfiguredModel::id);
+    setup.engines.push_back(
+        twin_engine(hosted, *model, constants.at(model->config.id).engine, host.agent.page_bytes));
+  }
+  setup.engine_devices = engines.devices;
+  setup.snapshot_pages = engines.host_pages;
+  return {};
+}
+
+/// The host with its devices; what those that run models do was measured.
+twin::HostSetup host_setup(const Opened& host, bool cold, const Measured& measured) {
+  twin::HostSetup setup{.agent = agent::core_options(host.agent),
+                        .nic = cold ? host.config.host.nic : 0};
+  for (core::AgentDevice& device : setup.agent.devices) {
+    device.kv_pages = 0;  // No KV of models that have left is kept here.
+  }
+  for (std::size_t i = 0; i < host.agent.devices.size(); ++i) {
+    setup.devices.push_back(twin_device(host.agent.devices[i], setup.agent.devices[i], measured));
+  }
+  return setup;
+}
+
+/// What was measured with the first model that is not an engine's; null: all are.
+const Measured* first_measured(const manager::ModelRegistry& registry, const Constants& constants) {
+  const auto own = std::ranges::find_if(
+      registry.models(), [](const manager::ConfiguredModel& model) { return !model.external(); });
+  return own == registry.models().end() ? nullptr : &constants.at(own->config.id);
+}
+
 /// Every host has what it needs in the same pages.
 Result<void> check_alike(const std::vector<Opened>& hosts, std::size_t model) {
   const Opened& first = hosts.front();
@@ -294,6 +370,9 @@ Result<twin::TwinSetup> twin_setup(const LabFile& lab,
   twin::TwinSetup setup;
   const Opened& first = hosts->front();
   for (std::size_t i = 0; i < first.models.size(); ++i) {
+    if (first.models[i].config.engine) {
+      continue;  // Its host has it.
+    }
     Result<void> added = check_alike(*hosts, i);
     if (added) {
       added = add_model(registry.models()[i],
@@ -307,16 +386,13 @@ Result<twin::TwinSetup> twin_setup(const LabFile& lab,
     }
   }
   setup.hosts.clear();
-  const Measured& measured = constants.at(registry.models()[0].config.id);
+  const Measured none;
+  const Measured* measured = first_measured(registry, constants);
   for (const Opened& host : *hosts) {
-    twin::HostSetup& added = setup.hosts.emplace_back();
-    added.agent = agent::core_options(host.agent);
-    for (core::AgentDevice& device : added.agent.devices) {
-      device.kv_pages = 0;  // No KV of models that have left is kept here.
-    }
-    added.nic = lab.cold ? host.config.host.nic : 0;
-    for (std::size_t i = 0; i < host.agent.devices.size(); ++i) {
-      added.devices.push_back(twin_device(host.agent.devices[i], added.agent.devices[i], measured));
+    setup.hosts.push_back(host_setup(host, lab.cold, measured == nullptr ? none : *measured));
+    const Result<void> engines = add_engines(host, registry, constants, setup.hosts.back());
+    if (!engines) {
+      return engines.error();
     }
   }
   setup.manager =

@@ -76,11 +76,14 @@ core::ManagerModel external_model(const std::vector<ConfiguredModel>& models,
   return entry;
 }
 
-/// Says of a sharded model, `first` being its rank 0, where its ranks go; gives the others.
+/// Says of a sharded model, `first` being its rank 0, where its ranks go, and whether they `share`
+/// their devices with other models; gives the others.
 std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
+                                             bool share,
                                              core::ManagerModel& first) {
   std::vector<core::ManagerModel> shards;
-  first.shares = model.config.tensor_parallel > 1;  // Stages of a pipeline take all that is free.
+  // Stages of a pipeline take all that is free.
+  first.shares = share && model.config.tensor_parallel > 1;
   for (std::size_t i = 0; i < model.shards.size(); ++i) {
     core::ManagerModel& shard = shards.emplace_back(first);
     shard.id = model.shards[i];
@@ -200,7 +203,7 @@ core::Configure core_setup(const config::Config& config,
     core::ManagerModel entry = entry_of(model);
     entry.batch = model.config.batch;
     place(model, 0, entry);
-    for (core::ManagerModel& shard : place_shards(model, entry)) {
+    for (core::ManagerModel& shard : place_shards(model, config.planner.share_groups, entry)) {
       configure.models.push_back(std::move(shard));
     }
     for (std::size_t cut = 0; cut < model.cuts.size(); ++cut) {

@@ -89,6 +89,12 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
       << "a group is on one host";
   EXPECT_EQ(shard.part_of, ModelId(1));
   EXPECT_TRUE(first.shares && shard.shares) << "others may be beside it";
+  config::Config apart;
+  apart.planner.share_groups = false;
+  const core::Configure alone = core_setup(apart, {sharded}, {}, kClockOffset);
+  for (const core::ManagerModel& part : alone.models) {
+    EXPECT_FALSE(part.shares) << part.name;
+  }
   EXPECT_EQ(shard.name, "m1[1]");
   EXPECT_EQ(shard.image_bytes, 4U);
   EXPECT_TRUE(shard.footprints.contains(device_id(kFirst, 1)));

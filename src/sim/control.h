@@ -108,6 +108,7 @@ struct StartSpec {
   double value = 0;             ///< What loses least is revoked first, while warm.
   bool revocable_idle = false;  ///< So it is while it serves and has no requests.
   std::int64_t kv_limit = -1;   ///< Pages per GPU for KV; -1: all that is free.
+  bool kv_kept = false;         ///< These are its own from the start on, used or not.
   double compute_share = 1;     ///< A fixed slice of the GPU's compute.
   std::int64_t mps_percent = 100;
   std::int64_t grow_ahead = INT64_MAX;

@@ -375,6 +375,8 @@ class World final : private Actions {
 
   // world_replicas.cc: from start to eviction.
   void recall_for(const Replica& replica);
+  [[nodiscard]] static std::int64_t kept_pages(const Replica& replica);
+  bool take_pages(Replica& replica);
   void try_begin(Replica& replica);
   [[nodiscard]] std::vector<ledger::Demand> weight_demands(const Replica& replica) const;
   [[nodiscard]] static std::vector<ledger::Demand> demands(const Replica& replica,

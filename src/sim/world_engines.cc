@@ -281,7 +281,7 @@ std::int64_t World::resize_kv(Replica& replica,
   std::int64_t have = INT64_MAX;
   for (const Stage& stage : stages) {
     std::int64_t want = pages(static_cast<double>(blocks) * stage.kv_bytes_per_block);
-    want = limit >= 0 ? std::min(want, limit) : want;
+    want = limit < 0 ? want : replica.spec.kv_kept ? limit : std::min(want, limit);
     for (const GpuId gpu : stage.spec.gpus) {
       const PoolId pool = ledger::device_pool(gpu);
       const std::int64_t reserved = memory_.reserved(lease, pool);

@@ -34,8 +34,9 @@ ReplicaId World::start(const StartSpec& spec, Reason reason) {
   for (const GpuId gpu : replica.gpus) {
     possible = possible && gpus_[gpu.value()].up;
   }
+  const std::int64_t kept = kept_pages(replica);
   for (const ledger::Demand& demand : weight_demands(replica)) {
-    possible = possible && demand.pages <= gpus_[demand.pool.value()].pages;
+    possible = possible && demand.pages + kept <= gpus_[demand.pool.value()].pages;
   }
   note("start", reason, replica);
   ++counts_.starts;
@@ -83,21 +84,41 @@ void World::recall_for(const Replica& replica) {
   }
 }
 
-/// Takes the pages of a load and begins it, or waits for them.
-void World::try_begin(Replica& replica) {
+/// KV that a replica has from its start on [pages of each GPU].
+std::int64_t World::kept_pages(const Replica& replica) {
+  return replica.spec.kv_kept ? std::max<std::int64_t>(replica.kv_limit, 0) : 0;
+}
+
+/// Takes the pages of a load: all, or none.
+bool World::take_pages(Replica& replica) {
   const LeaseKind kind = !replica.spec.serve         ? LeaseKind::kWeightsWarm
                          : replica.stages.size() > 1 ? LeaseKind::kShardPipe
                                                      : LeaseKind::kWeightsActive;
   const ledger::Holder holder{.model = replica.model};
-  const LeaseId lease = memory_.reserve(now_, kind, holder, weight_demands(replica));
-  if (lease != LeaseId(0) && replica.spec.serve) {
+  replica.weights = memory_.reserve(now_, kind, holder, weight_demands(replica));
+  bool all = replica.weights != LeaseId(0);
+  if (all && replica.spec.serve) {
     replica.overhead = memory_.reserve(
         now_, LeaseKind::kOverhead, holder, demands(replica, overhead_pages(replica.model)));
-    if (replica.overhead == LeaseId(0)) {
-      memory_.release(now_, lease);
+    all = replica.overhead != LeaseId(0);
+  }
+  if (all && kept_pages(replica) > 0) {
+    replica.kv =
+        memory_.reserve(now_, LeaseKind::kKvOwn, holder, demands(replica, kept_pages(replica)));
+    all = replica.kv != LeaseId(0);
+  }
+  for (LeaseId* lease : {&replica.weights, &replica.overhead, &replica.kv}) {
+    if (!all && *lease != LeaseId(0)) {
+      memory_.release(now_, *lease);
+      *lease = LeaseId(0);
     }
   }
-  if (lease == LeaseId(0) || (replica.spec.serve && replica.overhead == LeaseId(0))) {
+  return all;
+}
+
+/// Takes the pages of a load and begins it, or waits for them.
+void World::try_begin(Replica& replica) {
+  if (!take_pages(replica)) {
     for (const GpuId gpu : replica.gpus) {
       waiting_for_pages_[gpu.value()].insert(replica.id);
     }
@@ -106,7 +127,6 @@ void World::try_begin(Replica& replica) {
   for (const GpuId gpu : replica.gpus) {
     waiting_for_pages_[gpu.value()].erase(replica.id);
   }
-  replica.weights = lease;
   replica.state = ReplicaPhase::kLoading;
   replica.begun = now_;
   begin_phase(replica, LoadPhase::kBefore);
@@ -130,7 +150,9 @@ bool World::open_engine(Replica& replica) {
     memory_.transfer(now_, replica.weights, LeaseKind::kWeightsWarm);
     return false;
   }
-  replica.kv = memory_.reserve(now_, LeaseKind::kKvOwn, holder, demands(replica, 0));
+  if (replica.kv == LeaseId(0)) {
+    replica.kv = memory_.reserve(now_, LeaseKind::kKvOwn, holder, demands(replica, 0));
+  }
   const ModelSpec& spec = model(replica.model);
   const HostId host = gpus_[replica.gpus[0].value()].host;
   replica.engine =
@@ -291,7 +313,7 @@ void World::unmapped(ReplicaId id) {
 void World::forget(Replica& replica) {
   cancel_transfers(replica);
   close_engine(replica);
-  for (const LeaseId lease : {replica.weights, replica.overhead}) {
+  for (const LeaseId lease : {replica.weights, replica.overhead, replica.kv}) {
     if (lease != LeaseId(0)) {
       memory_.release(now_, lease);
     }

@@ -24,12 +24,16 @@ RequestId Gateway::plan(const Ask& ask) {
   return id_of(requests_.size() - 1);
 }
 
-void Gateway::arrive(RequestId id, std::int64_t tokens_max) {
+void Gateway::arrive(RequestId id, std::optional<std::int64_t> tokens_max) {
   Request& request = at(id);
   const Ask& ask = request.ask;
   request.arrived = agenda_.now();
-  request.most =
-      std::min(ask.output_tokens, std::max<std::int64_t>(tokens_max - ask.input_tokens, 1));
+  request.forwarded = !tokens_max;
+  request.most = ask.output_tokens;
+  if (tokens_max) {
+    request.most =
+        std::min(request.most, std::max<std::int64_t>(*tokens_max - ask.input_tokens, 1));
+  }
   on_event_(arrival(id));
 }
 
@@ -55,7 +59,7 @@ bool Gateway::finish_choice(RequestId id, std::uint32_t choice) {
 core::Submit Gateway::submit(const core::Dispatch& dispatch) {
   Request& request = at(dispatch.request);
   const Ask& ask = request.ask;
-  const std::int64_t room = dispatch.tokens - ask.input_tokens;
+  const std::int64_t room = request.forwarded ? request.most : dispatch.tokens - ask.input_tokens;
   HEDDLE_CHECK(request.end == Request::End::kNone);
   HEDDLE_CHECK(ask.open_ended ? room > 0 : room >= request.most);
   HEDDLE_CHECK(!request.capped || room == request.most);
@@ -138,7 +142,7 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
   core::PlaceLost lost{.device = device, .epoch = epoch};
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     Request& request = requests_[i];
-    if (!is_at(id_of(i), device, epoch)) {
+    if (request.forwarded || !is_at(id_of(i), device, epoch)) {
       continue;
     }
     request.dispatched = false;
@@ -153,7 +157,7 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
 std::vector<core::PlaceLost> Gateway::lose_all() {
   std::set<std::pair<DeviceId, WorkerEpoch>> places;
   for (Request& request : requests_) {
-    if (request.end == Request::End::kNone && request.dispatched) {
+    if (request.end == Request::End::kNone && request.dispatched && !request.forwarded) {
       request.cut = true;
       places.emplace(request.device, request.epoch);
     }
@@ -193,12 +197,12 @@ bool Gateway::is_at(RequestId id, DeviceId device, WorkerEpoch epoch) const {
 core::RequestArrived Gateway::arrival(RequestId id) const {
   const Request& request = this->request(id);
   const Ask& ask = request.ask;
-  core::RequestArrived arrived{.request = id,
-                               .model = ask.model,
-                               .priority = ask.priority,
-                               .prompt_tokens = ask.input_tokens,
-                               .max_tokens = request.most,
-                               .open_ended = ask.open_ended};
+  core::RequestArrived arrived{
+      .request = id, .model = ask.model, .priority = ask.priority, .open_ended = ask.open_ended};
+  if (!request.forwarded) {
+    arrived.prompt_tokens = ask.input_tokens;
+    arrived.max_tokens = request.most;
+  }
   if (ask.patience) {
     arrived.patience = *ask.patience - (agenda_.now() - request.arrived);
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -20,7 +21,8 @@ struct Request {
 
   Ask ask{};
   Instant arrived{};
-  std::int64_t most = 0;  ///< Tokens of each answer.
+  std::int64_t most = 0;   ///< Tokens of each answer.
+  bool forwarded = false;  ///< To an external engine, whose own affair its tokens are.
   bool held = false;
   bool cut = false;         ///< Its worker may still say what came before it was sent there again.
   bool capped = false;      ///< `most` is what a device had room for.
@@ -52,8 +54,9 @@ class Gateway {
 
   /// Nothing happens before arrive().
   RequestId plan(const Ask& ask);
-  /// A prompt and an answer of its model have at most `tokens_max` tokens.
-  void arrive(RequestId id, std::int64_t tokens_max);
+  /// A prompt and an answer of its model have at most `tokens_max` tokens; nullopt: an external
+  /// engine serves it.
+  void arrive(RequestId id, std::optional<std::int64_t> tokens_max);
   /// Its client is gone, if it has not ended.
   void cancel(RequestId id);
   /// As when a stop string appears: no more of this choice is needed. False where that is known.
@@ -64,7 +67,8 @@ class Gateway {
   void hold(RequestId id);
   void take(const core::TokenEvent& token);
   void fail(const core::FailRequest& failed);
-  /// Its requests that are with that life of a worker, which has ended, wait again.
+  /// Its requests that are with that life of a worker, which has ended, wait again. Those of an
+  /// engine on its device go on.
   core::PlaceLost lose(DeviceId device, WorkerEpoch epoch);
   /// All that have not ended, for a manager that does not know of them, and may hold them again.
   core::FrontState tell_all();

@@ -31,7 +31,19 @@ Host::Host(const HostSetup& setup, const HostSurroundings& around, HostHandlers 
                around.faults,
                contents_ ? &*contents_ : nullptr,
                around.find_peer,
-               [this](const core::AgentEvent& event) { heard(event); }) {}
+               [this](const core::AgentEvent& event) { heard(event); }),
+      engines_(setup, around.agenda, around.checked, engine_handlers()) {}
+
+Engines::Handlers Host::engine_handlers() {
+  return {.on_loan = [this](core::AgentEvent event) { heard(std::move(event)); },
+          .on_said = [this](const core::ManagerEvent& event) { say(event); },
+          .on_tokens =
+              [this](Life from, const std::vector<core::TokenEvent>& tokens) {
+                if (alive_) {
+                  handlers_.on_tokens(from, tokens);
+                }
+              }};
+}
 
 void Host::heard(core::AgentEvent event) const {
   if (alive_) {
@@ -43,6 +55,16 @@ void Host::step(const core::AgentEvent& event) {
   if (!alive_) {
     return;
   }
+  const auto* load = std::get_if<core::LoadOn>(&event);
+  const auto* evict = std::get_if<core::EvictFrom>(&event);
+  if (load != nullptr && engines_.hosts(load->model)) {
+    engines_.hear(*load);
+    return;
+  }
+  if (evict != nullptr && engines_.hosts(evict->model)) {
+    engines_.hear(*evict);
+    return;
+  }
   std::vector<core::AgentCommand> commands;
   agent_.step(around_.agenda.now(), event, commands);
   if (contents_) {
@@ -51,6 +73,9 @@ void Host::step(const core::AgentEvent& event) {
   }
   for (const core::AgentCommand& command : commands) {
     std::visit([this](const auto& concrete) { perform(concrete); }, command);
+  }
+  if (std::holds_alternative<core::AgentModels>(event)) {
+    engines_.begin();
   }
 }
 
@@ -76,8 +101,24 @@ void Host::perform(const core::WakeAt& command) {
 }
 
 void Host::perform(const core::TellManager& command) {
-  memory_.hear(command.event);
-  handlers_.on_said(command.event);
+  say(command.event);
+}
+
+void Host::say(const core::ManagerEvent& event) {
+  if (alive_) {
+    memory_.hear(event);
+    handlers_.on_said(event);
+  }
+}
+
+/// Clearing memory takes as long as mapping it.
+void Host::perform(const core::BackPages& command) {
+  const double seconds =
+      device_of(command.device).map_page * static_cast<double>(command.pages.size());
+  around_.agenda.after(from_seconds(seconds), [this, command] {
+    heard(core::PagesBacked{
+        .device = command.device, .model = command.model, .pages = command.pages});
+  });
 }
 
 // ---- Workers ----
@@ -243,6 +284,9 @@ Instant Host::arrival_at(DeviceId device) {
 }
 
 void Host::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
+  if (engines_.take({.device = device, .epoch = epoch}, message)) {
+    return;
+  }
   const auto found = workers_.find(device);
   if (found == workers_.end() || found->second->epoch() != epoch) {
     return;

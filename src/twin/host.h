@@ -16,6 +16,7 @@
 #include "twin/agenda.h"
 #include "twin/contents.h"
 #include "twin/core_record.h"
+#include "twin/engines.h"
 #include "twin/faults.h"
 #include "twin/fetcher.h"
 #include "twin/pipes.h"
@@ -55,9 +56,9 @@ class Host {
   /// What is around it outlives it, and it outlives what it puts on the agenda.
   Host(const HostSetup& setup, const HostSurroundings& around, HostHandlers handlers);
 
-  /// Its agent hears that.
+  /// Its agent hears that; or its engines do, where it is about one of them.
   void step(const core::AgentEvent& event);
-  /// A message to that life of a worker; lost where it has ended.
+  /// A message to that life of a worker, lost where it has ended; or to an engine on its device.
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
   /// The device's worker dies now, if one runs there.
   void kill(DeviceId device);
@@ -67,6 +68,7 @@ class Host {
 
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] const core::AgentCore& agent() const { return agent_; }
+  [[nodiscard]] const Engines& engines() const { return engines_; }
   /// What a manager that comes now has to hear.
   [[nodiscard]] std::vector<core::ManagerEvent> known() const {
     return memory_.all(agent_.models());
@@ -96,6 +98,8 @@ class Host {
   [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void heard(core::AgentEvent event) const;
   [[nodiscard]] HostId id() const { return host_of(setup_.devices.front().device.id); }
+  [[nodiscard]] Engines::Handlers engine_handlers();
+  void say(const core::ManagerEvent& event);
   [[nodiscard]] Instant arrival_at(DeviceId device);
   void connect_pipe(const core::ConnectGroup& command);
   void connect_ranks(const core::ConnectGroup& command);
@@ -115,11 +119,16 @@ class Host {
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command);
   void perform(const core::TellManager& command);
-  // There are no engines here that anybody could lend pages to.
-  void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::EndLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::BackPages& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::GrantLoan& command) {
+    engines_.hear(core::LoanGranted{.model = command.model});
+  }
+  void perform(const core::RefuseLoan& command) {
+    engines_.hear(core::LoanRefused{.model = command.model, .reason = command.reason});
+  }
+  void perform(const core::EndLoan& command) {
+    engines_.hear(core::LoanRepaid{.model = command.model});
+  }
+  void perform(const core::BackPages& command);
   void perform(const core::WakeAt& command);
 
   HostSetup setup_;
@@ -130,6 +139,7 @@ class Host {
   core::AgentCore agent_;
   Reader reader_;
   Fetcher fetcher_;
+  Engines engines_;
   std::vector<std::shared_ptr<Worker>> lives_{};
   std::map<DeviceId, std::shared_ptr<Worker>> workers_{};  ///< Those that run.
   std::map<DeviceId, Ways> ways_{};

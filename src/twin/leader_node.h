@@ -126,7 +126,7 @@ class LeaderNode {
   void perform(const core::FormGroup& command);
   void perform(const core::Weave& command) { order(command.host, command); }
   void perform(const core::Unweave& command) { order(command.host, command); }
-  void perform(const core::LimitKv& /*command*/) {}  // There are no engines here.
+  void perform(const core::LimitKv& /*command*/) {}  // A cluster here has no engines.
   void perform(const core::TellWorker& command) { tell_host(host_of(command.device), command); }
   template <class Command>
   void pass(const Command& command) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "core/agent_core.h"
+#include "core/engines_core.h"
 #include "core/manager/manager_core.h"
 #include "core/worker_core.h"
 
@@ -64,6 +66,29 @@ struct TwinModel {
   std::int64_t piece_tokens = 64;  ///< Of KV that goes from its stages to it, in one piece.
 };
 
+/// A way of suspending an engine: what it takes, and what the engine keeps meanwhile.
+struct TwinSuspension {
+  Duration out{};
+  Duration in{};                ///< Back from there, its probe included.
+  std::int64_t held_pages = 0;  ///< Of all its devices together.
+  std::int64_t host_pages = 0;  ///< That what was saved takes of host memory.
+};
+
+/// An external engine. It never fails, and what it answers takes no longer beside other answers.
+struct TwinEngine {
+  core::HostedEngine hosted{};  ///< Its KV is not elastic.
+  Duration ttl{};               ///< As TwinModel has it.
+  Duration start{};             ///< Until it was probed.
+  Duration stop{};
+  std::int64_t held_pages = 0;  ///< While it runs, of all its devices together.
+  /// For each of its levels but kStop.
+  std::map<spec::SuspendLevel, TwinSuspension> suspensions{};
+  // What an answer takes, from when the request is forwarded on:
+  Duration first_token{};
+  Duration prompt_token{};  ///< More for each token of the prompt.
+  Duration token{};         ///< From one token to the next.
+};
+
 /// How fetches share a host's link; as agent::FetchLink has it.
 struct FetchTimes {
   Duration begin = std::chrono::milliseconds(3);     ///< Until it asks for its first bytes.
@@ -89,7 +114,10 @@ struct Paths {
 struct HostSetup {
   core::AgentOptions agent{};  ///< In a cluster, of every life, but for its incarnation.
   std::vector<TwinDevice> devices{};
-  std::uint64_t nic = 0;  ///< What it fetches at, at most [bytes/s]; 0: no limit.
+  std::uint64_t nic = 0;              ///< What it fetches at, at most [bytes/s]; 0: no limit.
+  std::vector<TwinEngine> engines{};  ///< A Cluster has none.
+  std::vector<core::EngineDevice> engine_devices{};
+  std::int64_t snapshot_pages = 0;  ///< That what is saved of engines may have of host memory.
 };
 
 /// How long the parts of a cluster bear with each other; as node and remote have it.

@@ -55,7 +55,11 @@ void Twin::configure(const core::Configure& manager, const std::vector<TwinModel
   core::AgentModels configured;
   for (const TwinModel& model : models) {
     models_[model.model.id] = model;
+    ttls_[model.model.id] = model.ttl;
     configured.models.push_back(model.model);
+  }
+  for (const TwinEngine& engine : setup_.hosts.front().engines) {
+    ttls_[engine.hosted.model] = engine.ttl;
   }
   for (const core::ManagerModel& model : manager.models) {
     names_[model.id] = model.name;
@@ -148,6 +152,9 @@ bool Twin::accepts(const core::WorkerSaid& said) {
 }
 
 void Twin::said(const core::ManagerEvent& event) {
+  if (const auto* unanswered = std::get_if<core::RequestUnanswered>(&event)) {
+    gateway_.take_back(unanswered->request);
+  }
   const auto* down = std::get_if<core::WorkerDown>(&event);
   const auto* of_worker = std::get_if<core::WorkerSaid>(&event);
   if (of_worker != nullptr ? accepts(*of_worker) : !cut_) {
@@ -271,7 +278,7 @@ void Twin::perform(const core::WakeAt& command) {
 
 void Twin::give_up_idle() {
   for (const core::ModelStatus& status : manager_.models()) {
-    const Duration ttl = models_.at(status.id).ttl;
+    const Duration ttl = ttls_.at(status.id);
     if (ttl > Duration{} && core::idle_for(status, ttl, agenda_.now())) {
       tell(core::AdminUnload{.model = status.id, .why = core::EvictionReason::kIdle});
     }
@@ -288,7 +295,9 @@ RequestId Twin::ask(const Ask& ask) {
 }
 
 void Twin::arrive(RequestId id) {
-  gateway_.arrive(id, manager_.tokens_max(requests().at(id.value()).ask.model));
+  const ModelId model = requests().at(id.value()).ask.model;
+  gateway_.arrive(
+      id, host_.engines().hosts(model) ? std::nullopt : std::optional(manager_.tokens_max(model)));
 }
 
 void Twin::finish_choice(RequestId id, std::uint32_t choice) {

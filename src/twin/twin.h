@@ -75,7 +75,9 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
-  [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return {}; }
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override {
+    return host_.engines().status();
+  }
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override { return decisions_; }
   [[nodiscard]] std::vector<std::string> troubles() const override { return {}; }
 
@@ -108,7 +110,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::FormGroup& command) { order(command); }
   void perform(const core::Weave& command) { order(command); }
   void perform(const core::Unweave& command) { order(command); }
-  void perform(const core::LimitKv& /*command*/) {}  // There are no engines here.
+  void perform(const core::LimitKv& /*command*/) {}  // No engine is elastic.
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& command) { gateway_.hold(command.request); }
   void give_up(RequestId id);
@@ -125,6 +127,7 @@ class Twin final : public core::ServingStatus {
   TwinSetup setup_;
   std::map<ModelId, TwinModel> models_{};  ///< Of all configurations.
   std::map<ModelId, std::string> names_{};
+  std::map<ModelId, Duration> ttls_{};
   std::set<ModelId> sharded_{};
   Agenda agenda_{};
   Faults faults_;

@@ -1,5 +1,7 @@
 #include "twin/twin.h"
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -184,6 +186,157 @@ TEST(Twin, ModelsThatAreCutTakeTurnsWithOthersAndAreForeseen) {
   }
   EXPECT_GT(twin.models().at(0).loads[static_cast<std::size_t>(core::LoadReason::kForecast)], 0U);
   EXPECT_GT(twin.models().at(0).demand.starts[static_cast<std::size_t>(core::StartKind::kHit)], 0U);
+}
+
+/// As setup_of(); the last two models are engines on its device, or on one of their own. They start
+/// in 4 s, sleep in 50 ms and come back in 800 ms, and begin to answer after 50 ms.
+TwinSetup setup_with_engines(int models, std::int64_t device_pages, bool own_device) {
+  TwinSetup setup = setup_of(models, device_pages);
+  const DeviceId device(own_device ? 1 : 0);
+  if (own_device) {
+    setup.manager.devices.push_back(setup.manager.devices[0]);
+    setup.manager.devices[1].id = device;
+    setup.manager.devices[1].name = "engines";
+    setup.hosts[0].engine_devices = {{.id = device, .pages = device_pages}};
+  }
+  for (int i = 1; i <= 2; ++i) {
+    const ModelId id(static_cast<std::uint64_t>(models + i));
+    setup.hosts[0].engines.push_back(
+        {.hosted = {.model = id,
+                    .device = device,
+                    .pages = 20,
+                    .levels = {spec::SuspendLevel::kSleep, spec::SuspendLevel::kStop}},
+         .start = 4s,
+         .stop = 100ms,
+         .held_pages = 20,
+         .suspensions = {{spec::SuspendLevel::kSleep, {.out = 50ms, .in = 800ms, .held_pages = 2}}},
+         .first_token = 50ms,
+         .token = 10ms});
+    setup.manager.models.push_back({.id = id,
+                                    .name = "e" + std::to_string(i),
+                                    .context = 1,
+                                    .footprints = {{device, {.image_pages = 20}}},
+                                    .external = core::ExternalModel{}});
+  }
+  return setup;
+}
+
+TEST(Twin, EnginesTakeTurnsOnADeviceOfTheirOwn) {
+  TwinSetup setup = setup_with_engines(0, 30, true);
+  std::vector<Ask> asks;
+  for (int i = 0; i < 6; ++i) {
+    asks.push_back({Instant(i * 10s), ModelId(static_cast<std::uint64_t>(1 + i % 2)), 10, 5});
+  }
+  Twin twin(setup);
+  const std::vector<Answer> all = twin.run(asks, 1s, [](Duration) {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].error, "");
+    EXPECT_EQ(all[i].tokens, 5);
+    const Duration first = all[i].first - asks[i].at;
+    EXPECT_GT(first, i < 2 ? 4s : 800ms) << "it starts once, and wakes up later";
+    EXPECT_LT(first, i < 2 ? 4200ms : 1s);
+    EXPECT_EQ(all[i].last - all[i].first, 40ms);
+  }
+  const std::vector<core::EngineStatus> engines = twin.engines();
+  ASSERT_EQ(engines.size(), 2U);
+  EXPECT_EQ(engines[0].starts, 1U);
+  EXPECT_GT(engines[0].costs[static_cast<std::size_t>(spec::SuspendLevel::kSleep)].times, 1U);
+}
+
+TEST(Twin, EnginesBorrowTheirMemoryOfTheDeviceOfModels) {
+  for (const bool checked : {false, true}) {
+    TwinSetup setup = setup_with_engines(2, 44, false);
+    setup.checked = checked;
+    std::vector<Ask> asks;
+    for (int i = 0; i < 24; ++i) {
+      asks.push_back({Instant(i * 6s), ModelId(static_cast<std::uint64_t>(1 + i % 4)), 10, 5});
+    }
+    Twin twin(setup);
+    const std::vector<Answer> all = twin.run(asks, 1s, [](Duration) {});
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].error, "") << i;
+      EXPECT_EQ(all[i].tokens, 5) << i;
+    }
+    const core::EngineStatus engine = twin.engines().at(0);
+    EXPECT_EQ(engine.starts, 1U);
+    const core::ModelStatus model = twin.models().at(0);
+    const std::uint64_t loads =
+        std::accumulate(model.loads.begin(), model.loads.end(), std::uint64_t{0});
+    EXPECT_GT(loads, 1U) << "an engine had it leave";
+  }
+}
+
+TEST(Twin, AnyLoadOfModelsAndEnginesIsAnsweredThoughWorkersDie) {
+  const std::uint64_t seed = 20261128;
+  SCOPED_TRACE(seed);
+  Rng rng(seed);
+  for (int round = 0; round < 24; ++round) {
+    SCOPED_TRACE(round);
+    TwinSetup setup = setup_with_engines(2, 40 + 8 * (round % 3), round % 2 == 0);
+    setup.checked = round % 3 != 0;
+    setup.hosts[0].engines[0].hosted.levels.insert(setup.hosts[0].engines[0].hosted.levels.begin(),
+                                                   spec::SuspendLevel::kReclaim);
+    setup.hosts[0].engines[0].suspensions[spec::SuspendLevel::kReclaim] = {
+        .out = 20ms, .in = 200ms, .held_pages = static_cast<std::int64_t>(rng.below(20))};
+    setup.manager.models[2].external->drain = 500ms;
+    setup.manager.options.planner = {
+        .prewarm = round % 4 != 0, .value = true, .period = 250ms, .calendar = {.window = 5s}};
+    std::vector<Ask> asks;
+    Duration at{};
+    for (int i = 0; i < 60; ++i) {
+      at += Duration(static_cast<Duration::rep>(rng.below(3'000'000'000)));
+      asks.push_back({Instant(at),
+                      ModelId(1 + rng.below(4)),
+                      static_cast<std::int64_t>(1 + rng.below(200)),
+                      static_cast<std::int64_t>(1 + rng.below(60))});
+    }
+    const FaultPlan faults{.seed = rng.next(), .deaths = round % 4, .deaths_within = 60s};
+    std::vector<std::vector<Answer>> plays;
+    for (int play = 0; play < 2; ++play) {
+      Twin twin(setup, faults);
+      plays.push_back(twin.run(asks, 1s, [](Duration) {}));
+    }
+    for (std::size_t i = 0; i < asks.size(); ++i) {
+      const Answer& answer = plays[0][i];
+      EXPECT_EQ(answer.error, "") << i;
+      EXPECT_EQ(answer.tokens, asks[i].output_tokens) << i;
+      EXPECT_EQ(answer.first, plays[1][i].first);
+      EXPECT_EQ(answer.last, plays[1][i].last);
+    }
+  }
+}
+
+TEST(Twin, AnEngineThatIsForeseenIsThereWhenItIsAskedFor) {
+  for (const bool prewarm : {true, false}) {
+    TwinSetup setup = setup_with_engines(0, 30, true);
+    setup.manager.options.planner = {.prewarm = prewarm,
+                                     .value = true,
+                                     .period = 100ms,
+                                     .calendar = {.window = 4s, .windows_per_day = 4}};
+    std::vector<Ask> asks;
+    for (int i = 0; i < 60; ++i) {
+      asks.push_back({Instant(i * 8s + 2s), ModelId(static_cast<std::uint64_t>(1 + i % 2)), 10, 5});
+    }
+    Twin twin(setup);
+    const std::vector<Answer> all = twin.run(asks, 1s, [](Duration) {});
+    int warm = 0;
+    for (std::size_t i = 40; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].error, "");
+      warm += all[i].first - asks[i].at < 100ms ? 1 : 0;
+    }
+    EXPECT_EQ(warm, prewarm ? 20 : 0);
+  }
+}
+
+TEST(Twin, AnEngineThatWasIdleForTooLongIsGivenUp) {
+  TwinSetup setup = setup_with_engines(0, 60, true);
+  setup.hosts[0].engines[0].ttl = 2s;
+  const std::vector<Answer> all = answers(setup,
+                                          {{Instant(0s), ModelId(1), 10, 1},
+                                           {Instant(5s), ModelId(1), 10, 1},
+                                           {Instant(12s), ModelId(1), 10, 1}});
+  EXPECT_LT(all[1].first, Instant(5100ms));
+  EXPECT_GT(all[2].first, Instant(12800ms));
 }
 
 TEST(Twin, AnyLoadIsAnsweredAndTheSameEachTime) {

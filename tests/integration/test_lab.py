@@ -6,10 +6,12 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import server as heddle
+from ports import free_port
 
 DEVICE = "{name: %s, memory: %s, page: 64KiB, load_bandwidth: 20MB/s, pace: {step: 10ms}}"
 TWO_SMALL = ", ".join(DEVICE % (name, "3MiB") for name in "ab")
@@ -129,6 +131,57 @@ trace: {{file: trace.csv}}
             assert (tmp_path / "out/default-0/cache/h1/heddle/models").is_dir()
     assert max(first["predict"]) > 5 * min(first["predict"]), "one finds the model there"
     assert max(first["live"]) > 2 * min(first["live"])
+
+
+ENGINES = """
+config:
+  startPort: {port}
+  devices: [{{name: e, kind: external, memory: 110MiB}}]
+  macros: {{engine: "{command} --anonymous-mib 48 --first-token-ms 40 --token-ms 5 --open-after 0.5 --wake-after 0.3"}}
+  models:
+    early: {{cmd: "${{engine}} --name early", engine: vllm, memory: 80MiB, suspend: [sleep]}}
+    late: {{cmd: "${{engine}} --name late", engine: vllm, memory: 80MiB, suspend: [sleep]}}
+trace: {{file: trace.csv}}
+{described}
+"""
+DESCRIBED = """
+engines:
+  early: &times {start: 5s, memory: 60MiB, first_token: 40ms, token: 5ms, suspend: {sleep: {out: 10ms, in: 1s, memory: 12MiB}}}
+  late: *times
+"""
+
+
+def engines(folder, mode, described=""):
+    """(TTFTs, report, standard error) of six requests for two engines in turn, of which one is awake at a time."""
+    rows = "".join(f"{3 * at},{'late' if at % 2 else 'early'},16,4\n" for at in range(6))
+    (folder / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n" + rows)
+    command = f"{sys.executable} engine.py --port ${{PORT}}"
+    for name in "engine.py", "elastic_kv.py":  # Commands run in the folder of the experiment.
+        (folder / name).write_bytes((heddle.ROOT / "tests" / "engines" / name).read_bytes())
+    text = ENGINES.format(port=free_port(2), command=command, described=described)
+    done, report = lab(folder, text, "--mode", mode)
+    assert report, done.stderr
+    assert done.returncode == 0, done.stdout
+    (run,) = report["policies"][0]["runs"]
+    assert run["failed"] == 0 and run["requests"] == 6
+    lines = (folder / "out/requests.csv").read_text().splitlines()
+    return [float(dict(zip(lines[0].split(","), line.split(",")))["ttft_s"]) for line in lines[1:]], report, done.stderr
+
+
+def test_external_engines_are_played_measured_and_predicted(tmp_path):
+    live, _, _ = engines(tmp_path, "live")
+    predicted, _, said = engines(tmp_path, "predict")
+    assert "listens on" in said, "the prediction has each engine run once"
+    for first in live, predicted:
+        assert min(first[:2]) > 0.54, "each starts, and is asked then"
+        assert min(first[2:]) > 0.34, "each wakes up, and is asked then"
+    assert max(predicted[2:]) < min(predicted[:2]), "an engine that sleeps is back sooner than it starts"
+
+
+def test_engines_that_are_described_are_predicted_without_them(tmp_path):
+    first, _, said = engines(tmp_path, "predict", DESCRIBED)
+    assert "listens on" not in said
+    assert first[0] == pytest.approx(5.04, abs=0.05) and first[2] == pytest.approx(1.05, abs=0.05)
 
 
 def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):

@@ -28,6 +28,7 @@ LivePlane::LivePlane(Flags& flags) {
   options_.shares = flags.number("shares", 1) != 0;
   preload_ = flags.on("preload", false);
   ttl_ = from_seconds(flags.number("ttl", 0));
+  options_.engine_kv = flags.number("kv_gb", options_.engine_kv / 1e9) * 1e9;
   planner.weave = flags.on("weave", false);
 }
 
@@ -35,10 +36,6 @@ LivePlane::LivePlane(Flags& flags) {
 
 /// As a manager begins: it is configured, hosts tell it what they have, and workers come up.
 void LivePlane::begin(const Turn& turn) {
-  for (const ModelSpec& model : turn.world.models()) {
-    // Whoever makes the plane has refused such models with an error (PlaneInputs::external).
-    HEDDLE_CHECK(!model.external);
-  }
   map_ = std::make_unique<LiveMap>(turn.world, options_);
   hear(map_->configuration());
   for (const Host& host : turn.world.hosts()) {
@@ -98,6 +95,7 @@ void LivePlane::settle(const Turn& turn) {
       step(turn, next);
     }
     open(turn);
+    open_engines(turn);
     tell_guests(turn);
     for (const DeviceId id : std::exchange(touched_, {})) {
       LiveDevice& there = device(id);
@@ -149,6 +147,10 @@ void LivePlane::set_timers(const Turn& turn) {
 void LivePlane::tick(const Turn& turn, std::uint64_t tag) {
   if (tag == kIdleTag) {
     unload_idle(turn);
+    return;
+  }
+  if (tag >= kEngineTags) {
+    end_way_out(turn, tag);
     return;
   }
   if (tag != kManagerTag) {

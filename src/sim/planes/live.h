@@ -29,12 +29,14 @@ namespace heddle::sim {
 ///  - What runs in an engine cannot be called back from it, so that requests do not follow their
 ///    model to another place: they end where they are.
 ///  - Of lent memory all comes back, or none.
+///  - An external engine is suspended to host memory as a whole (support.h), where what it runs
+///    waits for it; its own engine computes it anew.
 ///
 /// Flags: `window` and `day` [s], `prewarm`, `replicas`, `pressure`, `value` (1 each) and `weave`
 /// (0) as under `planner` of the configuration; `queue`, as `limits.queue` (512); `stages`, as
 /// `coldStartHosts` (4); `shares` (1): other models may be beside sharded ones; `ttl` [s], as each
-/// model's (0: none); `preload` (0): operators ask for what lies in host memory when the world
-/// begins.
+/// model's (0: none); `kv_gb` (8): KV of an external engine; `preload` (0): operators ask for what
+/// lies in host memory when the world begins.
 class LivePlane final : public ControlPlane {
  public:
   explicit LivePlane(Flags& flags);
@@ -71,6 +73,15 @@ class LivePlane final : public ControlPlane {
   struct Loan {
     ReplicaId replica{};    ///< Of the model.
     std::int64_t told = 0;  ///< Pages, as the manager knows.
+  };
+  /// An external engine.
+  struct Engine {
+    std::map<DeviceId, core::LoadOn> orders{};  ///< That bring it in, until all are there.
+    std::optional<ReplicaId> replica{};         ///< Of the world; none: it is suspended, or ended.
+    bool leaving = false;                       ///< It is on its way out, or frozen there.
+    bool began = false;                         ///< It has served: something of it stays.
+    std::uint64_t turn = 0;           ///< Of its ways out; timers of earlier ones are void.
+    std::vector<RequestId> frozen{};  ///< It goes on with these when it is back.
   };
   /// Parts of a group or pipeline that were ordered, until all are.
   using Gathering = std::map<std::size_t, core::LoadOn>;
@@ -112,6 +123,21 @@ class LivePlane final : public ControlPlane {
   void gone(const Turn& turn, const Notice& notice);
   void tell_images(const Turn& turn, HostId host);
 
+  // live_engines.cc
+  void bring_in(const Turn& turn, const core::LoadOn& load);
+  void begin_engine(const Turn& turn, ModelId model);
+  [[nodiscard]] std::optional<Error> engine_refusal(const Turn& turn, const Engine& engine) const;
+  [[nodiscard]] bool frees(const Turn& turn, GpuId gpu) const;
+  void take_out(const Turn& turn, const core::EvictFrom& evict);
+  void end_way_out(const Turn& turn, std::uint64_t tag);
+  void open_engines(const Turn& turn);
+  void engine_serves(const Turn& turn, ModelId model);
+  void engine_gone(ModelId model);
+  void forward(const Turn& turn, ModelId model, const core::Dispatch& dispatch);
+  bool hand_over(const Turn& turn, const Engine& engine, RequestId id);
+  void say(ModelId model, core::EngineNews news, Error reason = {});
+  [[nodiscard]] std::optional<ModelId> engine_of(ReplicaId replica) const;
+
   // live_lives.cc
   void die(const Turn& turn, DeviceId device);
   void lose_host(const Turn& turn, HostId host, LiveDevice& place);
@@ -149,6 +175,9 @@ class LivePlane final : public ControlPlane {
     hear(core::WorkerSaid{.device = from.id(), .epoch = from.epoch(), .report = std::move(what)});
   }
 
+  /// Timers of the ways out of engines have numbers from here on.
+  static constexpr std::uint64_t kEngineTags = std::uint64_t{1} << 48U;
+
   LiveOptions options_{};
   bool preload_ = false;
   Duration ttl_{};            ///< Models go that were idle for so long; 0: none does.
@@ -163,6 +192,7 @@ class LivePlane final : public ControlPlane {
   std::map<ReplicaId, Ordered> ordered_{};
   std::set<ReplicaId> opening_{};  ///< Of those, that have not begun.
   std::map<std::pair<ModelId, DeviceId>, Gathering> gathering_{};
+  std::map<ModelId, Engine> engines_{};
   std::map<std::pair<DeviceId, ModelId>, core::Decision> noted_{};  ///< In this step.
   std::map<std::pair<DeviceId, ModelId>, Loan> loans_{};            ///< By who lends.
   std::map<HostId, std::set<ModelId>> images_{};  ///< By host of the world, as the manager knows.

@@ -167,9 +167,10 @@ std::int64_t LiveDevice::kv_pages_total(const World& world) const {
   for (const ReplicaId id : world.gpu(gpu_).replicas) {
     const Replica& replica = *world.replica(id);
     const bool in_ranks = replica.gpus.size() > 1 && replica.stages.size() == 1;
-    pages += replica.kv == LeaseId(0) || in_ranks ? 0 : world.memory().reserved(replica.kv, pool);
+    const bool apart = in_ranks || replica.spec.kv_kept;
+    pages += replica.kv == LeaseId(0) || apart ? 0 : world.memory().reserved(replica.kv, pool);
     if (replica.state == ReplicaPhase::kWaiting) {
-      pages -= replica.stages[0].weight_pages + world.overhead_pages(replica.model);
+      pages -= start_pages(world, replica);
     }
   }
   return std::max<std::int64_t>(0, pages);

@@ -29,6 +29,9 @@ Reason reason_of(const core::Decision* decision) {
 
 /// A worker takes orders in turn, and refuses those that were decided upon what no longer holds.
 void LivePlane::perform(const Turn& turn, const core::LoadOn& load) {
+  if (map_->engine(load.model) != nullptr) {
+    return bring_in(turn, load);
+  }
   LiveDevice& place = device(load.device);
   if (!place.lives(load.basis.epoch)) {
     return;  // The manager has heard, or will.
@@ -63,7 +66,7 @@ bool LivePlane::has_room(const Turn& turn, const core::LoadOn& load) const {
       return true;
     }
     if (replica.state == ReplicaPhase::kWaiting) {
-      free -= replica.stages[0].weight_pages + turn.world.overhead_pages(replica.model);
+      free -= start_pages(turn.world, replica);
     }
   }
   return map_->footprint(load.model).image_pages <= free;
@@ -181,6 +184,12 @@ void LivePlane::refuse_waiting(const Turn& turn, ReplicaId id) {
 
 /// All weights are there, and an engine with them.
 void LivePlane::served(const Turn& turn, const Notice& notice) {
+  if (const auto engine = engine_of(notice.replica)) {
+    if (notice.kind == NoticeKind::kServing) {
+      engine_serves(turn, *engine);
+    }
+    return;
+  }
   const auto found = ordered_.find(notice.replica);
   const Replica& replica = *turn.world.replica(notice.replica);
   if (found == ordered_.end()) {
@@ -213,6 +222,9 @@ void LivePlane::perform(const Turn& /*turn*/, const core::FormGroup& form) {
 // ---- Who goes ----
 
 void LivePlane::perform(const Turn& turn, const core::EvictFrom& evict) {
+  if (map_->engine(evict.model) != nullptr) {
+    return take_out(turn, evict);
+  }
   LiveDevice& place = device(evict.device);
   if (!place.lives(evict.basis.epoch)) {
     return;
@@ -259,6 +271,9 @@ void LivePlane::perform(const Turn& turn, const core::EvictFrom& evict) {
 
 void LivePlane::gone(const Turn& turn, const Notice& notice) {
   find_dead(turn);
+  if (const auto engine = engine_of(notice.replica)) {
+    return engine_gone(*engine);
+  }
   const auto found = ordered_.find(notice.replica);
   if (found == ordered_.end()) {
     return;  // It was refused, or its worker has died.
@@ -284,7 +299,9 @@ void LivePlane::tell_images(const Turn& turn, HostId host) {
   std::set<ModelId>& known = images_[host];
   std::set<ModelId> there;
   for (const auto& [model, image] : turn.world.host(host).cache) {
-    there.insert(model);
+    if (!turn.world.model(model).external) {  // An engine's image is its own affair.
+      there.insert(model);
+    }
   }
   const auto tell = [&](ModelId model, bool cached) {
     for (const ModelId part : map_->parts_of(model)) {

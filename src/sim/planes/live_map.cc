@@ -17,6 +17,8 @@ constexpr double kPrecision = 1e-3;
 constexpr std::int64_t kContext = std::int64_t{1} << 20;
 /// As `minResidence` is by default.
 constexpr Duration kResidence = 1s;
+/// As `drain` of an engine is by default.
+constexpr Duration kDrain = 2s;
 /// Of all devices: what a model needs does not depend on where it is.
 constexpr std::uint32_t kKind = 0;
 
@@ -66,9 +68,14 @@ LiveMap::LiveMap(const World& world, const LiveOptions& options)
   footprints_.resize(parts_.size());
   bytes_.resize(parts_.size());
   for (std::size_t i = 0; i < world.models().size(); ++i) {
-    add_parts(world, ModelId(i), static_cast<std::size_t>(world.model(ModelId(i)).tp), false);
+    const ModelSpec& spec = world.model(ModelId(i));
+    add_parts(world, ModelId(i), spec.external ? 1 : static_cast<std::size_t>(spec.tp), false);
   }
+  place_external(world, options.engine_kv);
   for (std::size_t i = 0; i < world.models().size(); ++i) {
+    if (world.model(ModelId(i)).external) {
+      continue;
+    }
     place_ranks(world, ModelId(i), options.shares);
     const ModelSpec& spec = world.model(ModelId(i));
     const auto most = std::min<std::int64_t>(options.stages, static_cast<std::int64_t>(hosts_));
@@ -178,6 +185,36 @@ void LiveMap::place_ranks(const World& world, ModelId model, bool shares) {
   }
   if (!ranks.front().footprints.empty()) {  // Else nobody offers it.
     configure_.models.insert(configure_.models.end(), ranks.begin(), ranks.end());
+  }
+}
+
+/// Each engine has its GPUs, as a configuration names them. What its requests need is its own
+/// affair.
+void LiveMap::place_external(const World& world, double kv_bytes) {
+  std::vector<ModelId> models;
+  for (std::size_t i = 0; i < world.models().size(); ++i) {
+    if (world.model(ModelId(i)).external) {
+      models.emplace_back(i);
+    }
+  }
+  std::vector<EnginePlace> places = place_engines(world, models, kv_bytes);
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    EnginePlace& place = places[i];
+    if (place.gpus.empty()) {
+      continue;  // Nobody offers it.
+    }
+    std::ranges::sort(place.gpus);
+    core::ManagerModel model = entry(world, managed(models[i]));
+    model.context = 1;
+    model.fetched.clear();
+    model.external = core::ExternalModel{.drain = kDrain};
+    const DeviceId first = device(place.gpus.front());
+    model.footprints[first] = {.image_pages = place.pages};
+    for (auto gpu = std::next(place.gpus.begin()); gpu != place.gpus.end(); ++gpu) {
+      model.external->further[first].push_back(device(*gpu));
+    }
+    configure_.models.push_back(std::move(model));
+    engines_[managed(models[i])] = std::move(place);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/manager/events.h"
+#include "sim/planes/support.h"
 #include "sim/world.h"
 
 namespace heddle::sim {
@@ -18,6 +19,7 @@ struct LiveOptions {
   std::int64_t queue = 512;  ///< Unfinished requests of a model; the next is refused.
   std::int64_t stages = 4;   ///< Hosts that fetch a model together, at most; 1: one alone.
   bool shares = true;        ///< Other models may be beside sharded ones.
+  double engine_kv = 8e9;    ///< Of an external engine, on all its GPUs together [bytes].
 };
 
 /// The world in the words of a live manager: its hosts and devices, and its models with their
@@ -52,6 +54,12 @@ class LiveMap {
   /// A host of the world.
   [[nodiscard]] HostId host(HostId host) const;
 
+  /// Where the external engine is that serves the model; null: none does, or it fits nowhere.
+  [[nodiscard]] const EnginePlace* engine(ModelId managed) const {
+    const auto found = engines_.find(managed);
+    return found == engines_.end() ? nullptr : &found->second;
+  }
+
   /// Where the group of a rank on this device is led, and the devices of all ranks.
   [[nodiscard]] std::vector<DeviceId> block(ModelId managed, DeviceId device) const;
 
@@ -63,11 +71,13 @@ class LiveMap {
   [[nodiscard]] core::ManagerModel entry(const World& world, ModelId managed) const;
   void place_ranks(const World& world, ModelId model, bool shares);
   void place_stages(const World& world, ModelId first);
+  void place_external(const World& world, double kv_bytes);
 
   std::vector<Part> parts_{};                     ///< By number, from 1.
   std::vector<policy::Footprint> footprints_{};   ///< Likewise.
   std::vector<std::uint64_t> bytes_{};            ///< Likewise.
   std::vector<std::vector<ModelId>> parts_of_{};  ///< By model of the world.
+  std::map<ModelId, EnginePlace> engines_{};      ///< By number.
   std::vector<DeviceId> devices_{};               ///< By GPU.
   std::map<DeviceId, GpuId> gpus_{};
   std::vector<std::vector<GpuId>> by_host_{};

@@ -26,10 +26,12 @@ void LivePlane::arrived(const Turn& turn, const Notice& notice) {
   const RequestId id = number_of(turn, notice.request);
   const LiveRequest& request = turn.world.request(notice.request);
   requests_[id] = {.live = notice.request};
-  hear(core::RequestArrived{.request = id,
-                            .model = LiveMap::managed(request.model),
-                            .prompt_tokens = request.prompt,
-                            .max_tokens = request.generate});
+  core::RequestArrived arrived{.request = id, .model = LiveMap::managed(request.model)};
+  if (!turn.world.model(request.model).external) {  // Tokens of others are theirs to count.
+    arrived.prompt_tokens = request.prompt;
+    arrived.max_tokens = request.generate;
+  }
+  hear(arrived);
 }
 
 void LivePlane::finished(const Turn& turn, const Notice& notice) {
@@ -57,6 +59,14 @@ void LivePlane::came_back(const Turn& turn, const Notice& notice) {
     return;  // It has failed meanwhile.
   }
   const Request request = found->second;
+  if (const auto engine = engines_.find(request.as); engine != engines_.end()) {
+    if (engine->second.replica && engine->second.leaving) {
+      engine->second.frozen.push_back(id);
+    } else {
+      found->second.device.reset();  // The manager hears that its engine is lost.
+    }
+    return;
+  }
   LiveDevice& place = device(*request.device);
   const LiveDevice::Resident* resident =
       place.lives(request.epoch) ? place.resident(request.as) : nullptr;
@@ -106,6 +116,10 @@ void LivePlane::perform(const Turn& turn, const core::FailRequest& fail) {
 void LivePlane::perform(const Turn& turn, const core::Dispatch& dispatch) {
   LiveDevice& place = device(dispatch.device);
   Request& request = requests_.at(dispatch.request);
+  const ModelId model = LiveMap::managed(turn.world.request(request.live).model);
+  if (map_->engine(model) != nullptr) {
+    return forward(turn, model, dispatch);
+  }
   request.device = dispatch.device;
   request.epoch = dispatch.epoch;
   request.as = dispatch.as.value_or(LiveMap::managed(turn.world.request(request.live).model));

@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::Ne;
 
 constexpr double kLoadSeconds = 16.06e9 / 22.7e9;  // Through all GPUs of the server.
@@ -394,9 +393,140 @@ TEST(Live, TwoRunsAreEqual) {
   }
 }
 
-TEST(Live, SaysWhatItDoesNotPlay) {
-  EXPECT_THAT(make_plane("heddle", {.external = {"m7"}}).error().message, HasSubstr("model m7"));
-  EXPECT_TRUE(make_plane("swapserve", {.external = {"m7"}}));
+// ---- External engines ----
+
+/// `engines` of the models are engines, from the first on.
+std::vector<ModelSpec> models_with_engines(std::size_t engines, std::size_t models) {
+  std::vector<ModelSpec> all = test_models(models);
+  for (std::size_t i = 0; i < engines; ++i) {
+    all[i].external = true;
+  }
+  return all;
+}
+
+// Two engines of 40 GB of KV each take turns on one GPU. The first comes back from host memory at
+// once, each next one when the other was saved there and unmapped.
+TEST(Live, EnginesAreSuspendedToHostMemoryAndComeBack) {
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 6; ++i) {
+    rows.push_back(row_at(1 + 60.0 * i, static_cast<std::uint64_t>(i % 2), 128, 8));
+  }
+  const TestRun run = run_policy("heddle",
+                                 test_cluster(1, 1),
+                                 models_with_engines(2, 2),
+                                 rows,
+                                 {{"kv_gb", "40"}, {"prewarm", "0"}});
+  EXPECT_EQ(run.counts.completed, 6);
+  EXPECT_EQ(run.counts.starts, 6);
+  EXPECT_EQ(run.counts.evictions, 5);
+  EXPECT_EQ(run.witness.count("start m0 swap"), 3);
+  const double in = 0.235 + 16.06e9 * 0.143e-9;
+  EXPECT_NEAR(run.request(0).ttft(), in + prefill_seconds(128), 0.01);
+  for (const std::uint64_t i : {1U, 2U, 3U, 4U, 5U}) {
+    EXPECT_NEAR(run.request(i).ttft(), in / 1.2 + kUnmapSeconds + in + prefill_seconds(128), 0.02);
+  }
+}
+
+TEST(Live, AnEngineThatIsForeseenIsBackBeforeItIsAskedFor) {
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 40; ++i) {
+    rows.push_back(row_at(30 + 120.0 * i, static_cast<std::uint64_t>(i % 2), 128, 8));
+  }
+  const auto late = [&](const std::string& prewarm) {
+    const TestRun run =
+        run_policy("heddle",
+                   test_cluster(1, 1),
+                   models_with_engines(2, 2),
+                   rows,
+                   {{"kv_gb", "40"}, {"prewarm", prewarm}, {"window", "60"}, {"day", "240"}});
+    EXPECT_EQ(run.counts.completed, 40);
+    int slow = 0;
+    for (std::uint64_t i = 20; i < 40; ++i) {
+      slow += run.request(i).ttft() > 2 * prefill_seconds(128) ? 1 : 0;
+    }
+    return slow;
+  };
+  EXPECT_EQ(late("0"), 20);
+  EXPECT_EQ(late("1"), 0);
+}
+
+// What an engine answers when another needs its memory goes on once it is back.
+TEST(Live, ABusyEngineIsFrozenAndGoesOn) {
+  const TestRun run = run_policy("heddle",
+                                 test_cluster(1, 1),
+                                 models_with_engines(2, 2),
+                                 {row_at(1, 0, 128, 6000), row_at(20, 1, 128, 8)},
+                                 {{"kv_gb", "40"}, {"prewarm", "0"}});
+  EXPECT_EQ(run.counts.completed, 2);
+  EXPECT_EQ(run.request(0).tokens, 6000);
+  EXPECT_GT(run.request(0).finished, run.request(1).finished);
+}
+
+// KV of an engine is its own: the model beside it never has it, however much it could use.
+TEST(Live, EnginesAndModelsShareGpusAndEachRequestIsAnswered) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<TraceRow> rows = live_bursts(seed, 6, 100);
+    const std::vector<ModelSpec> models = models_with_engines(seed % 2 == 0 ? 2 : 4, 6);
+    const std::map<std::string, std::string> flags{{"kv_gb", "24"}, {"window", "20"}};
+    const TestRun one = run_policy("heddle", test_cluster(1, 2), models, rows, flags);
+    const TestRun two = run_policy("heddle", test_cluster(1, 2), models, rows, flags);
+    EXPECT_EQ(one.counts.completed, 100);
+    EXPECT_EQ(one.digest, two.digest);
+  }
+}
+
+TEST(Live, AnEngineOnSeveralGpusComesAsOne) {
+  std::vector<ModelSpec> models = models_with_engines(1, 2);
+  models[0].tp = 2;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 6; ++i) {
+    rows.push_back(row_at(1 + 60.0 * i, static_cast<std::uint64_t>(i % 2), 128, 8));
+  }
+  const TestRun run =
+      run_policy("heddle", test_cluster(1, 2), models, rows, {{"kv_gb", "100"}, {"prewarm", "0"}});
+  EXPECT_EQ(run.counts.completed, 6);
+}
+
+TEST(Live, EnginesOutliveWhateverFails) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    Flags flags({{"kv_gb", "24"}, {"window", "20"}});
+    LivePlane plane(flags);
+    std::vector<ModelSpec> models = models_with_engines(3, 5);
+    models[1].tp = 2;
+    const TestRun run =
+        run_world(test_cluster(2, 2), models, plane, live_bursts(seed, 5, 80), [&](World& world) {
+          for (int i = 0; i < 6; ++i) {
+            const Instant at(from_seconds(2 + static_cast<double>(rng.below(150))));
+            const auto fault = std::array{
+                World::Fault::kGpu, World::Fault::kHost, World::Fault::kWorker}[rng.below(3)];
+            const std::uint64_t target = rng.below(fault == World::Fault::kHost ? 2 : 4);
+            world.inject(at, fault, target, 0);
+            world.repair(
+                at + from_seconds(1 + static_cast<double>(rng.below(20))), fault, target, 0);
+          }
+        });
+    EXPECT_EQ(run.counts.completed + run.counts.refused, 80);
+    EXPECT_GE(run.counts.completed, 60);
+    EXPECT_EQ(run.end.kind, RunEnd::Kind::kDone);
+  }
+}
+
+TEST(Live, AnEngineWhoseGpuFailsStartsAgain) {
+  Flags flags({{"prewarm", "0"}});
+  LivePlane plane(flags);
+  const TestRun run = run_world(test_cluster(1, 1),
+                                models_with_engines(1, 1),
+                                plane,
+                                {row_at(1, 0, 128, 3000), row_at(90, 0, 128, 8)},
+                                [](World& world) {
+                                  world.inject(Instant(20s), World::Fault::kGpu, 0, 0);
+                                  world.repair(Instant(25s), World::Fault::kGpu, 0, 0);
+                                });
+  EXPECT_EQ(run.counts.completed, 2);
+  EXPECT_EQ(run.counts.starts, 2);
 }
 
 }  // namespace

@@ -75,10 +75,10 @@ constexpr std::array kEntries{
     PlaneEntry{"swapserve",
                "whole engines are suspended to host memory and resumed",
                "paper kv_gb residence"},
-    PlaneEntry{"heddle",
-               "the manager of heddle serve, as it decides there",
-               "prewarm replicas pressure value weave queue stages ttl preload window day",
-               /*external=*/false},
+    PlaneEntry{
+        "heddle",
+        "the manager of heddle serve, as it decides there",
+        "prewarm replicas pressure value weave queue stages shares ttl preload kv_gb window day"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -108,12 +108,6 @@ Result<std::unique_ptr<ControlPlane>> make_plane(std::string_view name, const Pl
   std::string known;
   for (std::size_t i = 0; i < kEntries.size(); ++i) {
     if (kEntries.at(i).name == name) {
-      if (!kEntries.at(i).external && !inputs.external.empty()) {
-        return Error{.code = Code::kInvalidArgument,
-                     .message = "policy " + std::string(name) +
-                                ": an external engine serves model " + inputs.external.front() +
-                                ", which this policy does not play"};
-      }
       Flags flags(inputs.flags);
       std::unique_ptr<ControlPlane> plane = kMakers.at(i)(inputs, flags);
       if (const std::string problem = flags.problem(); !problem.empty()) {

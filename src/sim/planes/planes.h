@@ -23,21 +23,19 @@ struct OfflineDemand {
 struct PlaneInputs {
   std::vector<OfflineDemand> demand{};         ///< By model.
   std::map<std::string, std::string> flags{};  ///< As `policy:flag=value` has them.
-  std::vector<std::string> external{};         ///< Models that external engines serve.
 };
 
 struct PlaneEntry {
   std::string_view name;
   std::string_view about;
   std::string_view flags;  ///< What it understands, for people.
-  bool external = true;    ///< It plays models that external engines serve.
 };
 
 /// Every policy set there is, baselines first.
 [[nodiscard]] std::span<const PlaneEntry> plane_entries();
 
 /// A policy set by name. kNotFound names those there are; kInvalidArgument: a flag it does not
-/// have, a value that is not a number, or a model that it does not play.
+/// have, or a value that is not a number.
 Result<std::unique_ptr<ControlPlane>> make_plane(std::string_view name, const PlaneInputs& inputs);
 
 }  // namespace heddle::sim

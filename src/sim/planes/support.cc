@@ -237,6 +237,11 @@ std::int64_t unpromised_pages(const World& world, GpuId gpu) {
   return left;
 }
 
+std::int64_t start_pages(const World& world, const Replica& replica) {
+  return replica.stages[0].weight_pages + world.overhead_pages(replica.model) +
+         (replica.spec.kv_kept ? replica.kv_limit : 0);
+}
+
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive) {
   const Replica* replica = world.replica(id);
   if (replica == nullptr || !replica->serves() || replica->load() > 0) {
@@ -258,12 +263,76 @@ StartSpec whole(const World& world, ModelId model, std::vector<GpuId> gpus) {
           .cache_image = !cached};
 }
 
-StartSpec resume(const World& world, ModelId model, std::vector<GpuId> gpus, Duration swap_in) {
-  const StartupProfile& costs = world.host_spec(gpus[0]).startup;
-  StartSpec spec = whole(world, model, std::move(gpus));
+namespace {
+
+/// Saving is that much faster than restoring: not published, assumed.
+constexpr double kSaveSpeed = 1.2;
+
+/// The GPUs of one server to which the least is assigned; none where it fits on no server.
+std::vector<GpuId> least_assigned(const World& world,
+                                  ModelId model,
+                                  const std::vector<std::int64_t>& assigned) {
+  const auto tp = static_cast<std::size_t>(world.model(model).tp);
+  std::int64_t least = INT64_MAX;
+  std::vector<GpuId> chosen;
+  for (const Host& host : world.hosts()) {
+    const std::int64_t usable =
+        host.gpus.empty() ? 0 : world.gpu(host.gpus[0]).pages * (100 - kEngineMarginPercent) / 100;
+    if (usable <= world.weight_pages(model) + world.overhead_pages(model)) {
+      continue;  // It could never run there.
+    }
+    std::vector<GpuId> gpus = host.gpus;
+    std::sort(gpus.begin(), gpus.end(), [&](GpuId a, GpuId b) {
+      return std::pair(assigned[a.value()], a) < std::pair(assigned[b.value()], b);
+    });
+    if (gpus.size() >= tp && assigned[gpus[tp - 1].value()] < least) {
+      least = assigned[gpus[tp - 1].value()];
+      gpus.resize(tp);
+      chosen = gpus;
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<EnginePlace> place_engines(const World& world,
+                                       const std::vector<ModelId>& models,
+                                       double kv_bytes) {
+  std::vector<std::int64_t> assigned(world.gpus().size(), 0);
+  std::vector<EnginePlace> places;
+  for (const ModelId model : models) {
+    const ModelSpec& spec = world.model(model);
+    EnginePlace& place = places.emplace_back();
+    const std::int64_t fixed = world.weight_pages(model) + world.overhead_pages(model);
+    place.pages = fixed + world.pages(kv_bytes / static_cast<double>(spec.tp));
+    place.gpus = least_assigned(world, model, assigned);
+    if (!place.gpus.empty()) {
+      const StartupProfile& costs = world.host_spec(place.gpus[0]).startup;
+      const double in =
+          costs.swap_fixed + costs.swap_per_byte * static_cast<double>(spec.weight_bytes());
+      place.swap_in = from_seconds(in);
+      place.swap_out = from_seconds(in / kSaveSpeed);
+      // What the margin leaves is the most that an engine can have been given.
+      const std::int64_t pages = world.gpu(place.gpus[0]).pages;
+      place.pages = std::min(place.pages, pages - pages * kEngineMarginPercent / 100);
+    }
+    place.kv_pages = place.pages - fixed;
+    for (const GpuId gpu : place.gpus) {
+      assigned[gpu.value()] += place.pages;
+    }
+  }
+  return places;
+}
+
+StartSpec resume(const World& world, ModelId model, const EnginePlace& place) {
+  const StartupProfile& costs = world.host_spec(place.gpus[0]).startup;
+  StartSpec spec = whole(world, model, place.gpus);
+  spec.kv_limit = place.kv_pages;
+  spec.kv_kept = true;
   if (spec.source == WeightSource::kHost) {
     spec.source = WeightSource::kNothing;  // Part of what a swap takes.
-    spec.after = swap_in;
+    spec.after = place.swap_in;
   } else {
     spec.before = from_seconds(costs.container + costs.context + costs.library);
     spec.after = from_seconds(costs.engine);

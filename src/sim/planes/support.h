@@ -184,6 +184,9 @@ class LoadMeter {
 /// each engine may have, or has where it has no limit. O(replicas there).
 [[nodiscard]] std::int64_t unpromised_pages(const World& world, GpuId gpu);
 
+/// Pages that a replica needs of its first GPU to begin.
+[[nodiscard]] std::int64_t start_pages(const World& world, const Replica& replica);
+
 /// Evicts an instance that has been idle for `keep_alive`; sets a timer with its id as the tag when
 /// that will be later.
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive);
@@ -191,12 +194,28 @@ void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duratio
 /// Whole weights on `gpus` of one server, from its memory if they lie there, else from the store.
 [[nodiscard]] StartSpec whole(const World& world, ModelId model, std::vector<GpuId> gpus);
 
+/// An external engine's place, which never changes, and what it takes there.
+struct EnginePlace {
+  std::vector<GpuId> gpus{};  ///< None: it could run nowhere.
+  std::int64_t pages = 0;     ///< Of each of them, KV among them.
+  std::int64_t kv_pages = 0;  ///< Of these.
+  Duration swap_in{};         ///< Back from host memory ...
+  Duration swap_out{};        ///< ... and there.
+};
+
+/// Restored engines can be a little larger than they were.
+inline constexpr std::int64_t kEngineMarginPercent = 1;
+
+/// Gives each of `models` GPUs of one server, in their order: those to which the least is assigned
+/// yet. Its KV has `kv_bytes` in sum, or what the GPU has beside the rest of it.
+[[nodiscard]] std::vector<EnginePlace> place_engines(const World& world,
+                                                     const std::vector<ModelId>& models,
+                                                     double kv_bytes);
+
 /// How a suspended external engine comes to its GPUs: back from host memory in `swap_in`, or, where
 /// its image does not lie there, started like any stock engine and then suspended there in future.
-[[nodiscard]] StartSpec resume(const World& world,
-                               ModelId model,
-                               std::vector<GpuId> gpus,
-                               Duration swap_in);
+/// Its KV is its own from the start on.
+[[nodiscard]] StartSpec resume(const World& world, ModelId model, const EnginePlace& place);
 
 /// Models that were placed once and lost their GPUs: each begins again, from host memory, on the
 /// same GPUs when these are up.

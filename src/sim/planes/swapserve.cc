@@ -5,10 +5,6 @@
 namespace heddle::sim {
 namespace {
 
-/// Restored engines can be a little larger than they were.
-constexpr std::int64_t kMarginPercent = 1;
-/// Saving is that much faster than restoring: not published, assumed.
-constexpr double kSaveSpeed = 1.2;
 /// Between two looks for whom to swap out, where nothing else happens.
 constexpr Duration kLeastWait = std::chrono::milliseconds(100);
 constexpr std::uint64_t kLookAgain = UINT64_MAX;
@@ -25,58 +21,25 @@ SwapServePlane::SwapServePlane(Flags& flags) : kv_bytes_(flags.number("kv_gb", 8
 
 /// Engines are assigned one after the other where the least is assigned yet; none runs.
 void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
-  std::vector<std::int64_t> assigned(world.gpus().size(), 0);
+  std::vector<ModelId> models;
   for (std::size_t i = 0; i < world.models().size(); ++i) {
-    const ModelId model(i);
-    const ModelSpec& spec = world.model(model);
-    const auto tp = static_cast<std::size_t>(spec.tp);
-    Swappable engine;
-    engine.pages = world.weight_pages(model) + world.overhead_pages(model) +
-                   world.pages(kv_bytes_ / static_cast<double>(spec.tp));
-    std::int64_t least = INT64_MAX;
-    for (const Host& host : world.hosts()) {
-      const std::int64_t usable =
-          host.gpus.empty() ? 0 : world.gpu(host.gpus[0]).pages * (100 - kMarginPercent) / 100;
-      if (usable <= world.weight_pages(model) + world.overhead_pages(model)) {
-        continue;  // It could never run there.
-      }
-      std::vector<GpuId> gpus = host.gpus;
-      std::sort(gpus.begin(), gpus.end(), [&](GpuId a, GpuId b) {
-        return std::pair(assigned[a.value()], a) < std::pair(assigned[b.value()], b);
-      });
-      if (gpus.size() >= tp && assigned[gpus[tp - 1].value()] < least) {
-        least = assigned[gpus[tp - 1].value()];
-        gpus.resize(tp);
-        engine.gpus = gpus;
-      }
-    }
-    if (!engine.gpus.empty()) {
-      const StartupProfile& costs = world.host_spec(engine.gpus[0]).startup;
-      const double in =
-          costs.swap_fixed + costs.swap_per_byte * static_cast<double>(spec.weight_bytes());
-      engine.swap_in = from_seconds(in);
-      engine.swap_out = from_seconds(in / kSaveSpeed);
-      // What the margin leaves is the most that an engine can have been given.
-      const std::int64_t pages = world.gpu(engine.gpus[0]).pages;
-      engine.pages = std::min(engine.pages, pages - pages * kMarginPercent / 100);
-    }
-    for (const GpuId gpu : engine.gpus) {
-      assigned[gpu.value()] += engine.pages;
-    }
-    engines_.push_back(std::move(engine));
+    models.emplace_back(i);
+  }
+  for (EnginePlace& place : place_engines(world, models, kv_bytes_)) {
+    engines_.push_back({.at = std::move(place)});
   }
   std::vector<policy::DevicePages> capacity;
   for (const Gpu& gpu : world.gpus()) {
     capacity.push_back({.device = gpu.id, .pages = gpu.pages});
   }
-  reservations_.emplace(capacity, kMarginPercent);
+  reservations_.emplace(capacity, kEngineMarginPercent);
 }
 
 Reservation SwapServePlane::reservation_of(ModelId model) const {
   const Swappable& engine = engines_[model.value()];
   Reservation reservation{.id = engine.reservation, .model = model};
-  for (const GpuId gpu : engine.gpus) {
-    reservation.pages.push_back({.device = gpu, .pages = engine.pages});
+  for (const GpuId gpu : engine.at.gpus) {
+    reservation.pages.push_back({.device = gpu, .pages = engine.at.pages});
   }
   std::sort(reservation.pages.begin(), reservation.pages.end(), [](const auto& a, const auto& b) {
     return a.device < b.device;
@@ -85,7 +48,7 @@ Reservation SwapServePlane::reservation_of(ModelId model) const {
 }
 
 bool SwapServePlane::up(const World& world, ModelId model) const {
-  const std::vector<GpuId>& gpus = engines_[model.value()].gpus;
+  const std::vector<GpuId>& gpus = engines_[model.value()].at.gpus;
   return std::all_of(gpus.begin(), gpus.end(), [&](GpuId gpu) { return world.gpu(gpu).up; });
 }
 
@@ -113,9 +76,7 @@ void SwapServePlane::swap_in(const World& world, Actions& actions, ModelId model
   Swappable& engine = engines_[model.value()];
   engine.state = State::kSwappingIn;
   ++engine.turn;
-  StartSpec spec = resume(world, model, engine.gpus, engine.swap_in);
-  spec.kv_limit = engine.pages - world.weight_pages(model) - world.overhead_pages(model);
-  engine.replica = actions.start(spec, Reason::kSwap);
+  engine.replica = actions.start(resume(world, model, engine.at), Reason::kSwap);
 }
 
 std::vector<policy::SwapCandidate> SwapServePlane::candidates(const World& world) const {
@@ -134,8 +95,8 @@ std::vector<policy::SwapCandidate> SwapServePlane::candidates(const World& world
                    .oldest_wait = busy ? world.now() - replica->engine->oldest() : Duration{},
                    .last_used = engine.last_used,
                    .running_since = engine.running_since,
-                   .swap_out = engine.swap_out,
-                   .swap_in = engine.swap_in,
+                   .swap_out = engine.at.swap_out,
+                   .swap_in = engine.at.swap_in,
                    .in_transition = engine.state != State::kRunning});
   }
   return all;
@@ -154,9 +115,9 @@ void SwapServePlane::make_room(const World& world, Actions& actions) {
   };
   for (const Swappable& engine : engines_) {
     for (policy::DevicePages& each : missing) {
-      const bool here =
-          std::find(engine.gpus.begin(), engine.gpus.end(), each.device) != engine.gpus.end();
-      each.pages -= here && leaves(engine) ? engine.pages : 0;
+      const bool here = std::find(engine.at.gpus.begin(), engine.at.gpus.end(), each.device) !=
+                        engine.at.gpus.end();
+      each.pages -= here && leaves(engine) ? engine.at.pages : 0;
     }
   }
   std::erase_if(missing, [](const policy::DevicePages& each) { return each.pages <= 0; });
@@ -204,7 +165,7 @@ void SwapServePlane::decide(const Notice& notice, const World& world, Actions& a
     case NoticeKind::kStart:
       return begin(world, actions);
     case NoticeKind::kArrival:
-      if (engine->gpus.empty()) {
+      if (engine->at.gpus.empty()) {
         return actions.reject(notice.request, Reason::kTooLarge);
       }
       queues_.push(world, notice.request);
@@ -225,7 +186,7 @@ void SwapServePlane::decide(const Notice& notice, const World& world, Actions& a
     case NoticeKind::kDrained:  // Its GPU state is saved; then its pages are free.
       engine->state = State::kSwappingOut;
       ++engine->turn;  // It is not to be stopped any more.
-      return actions.timer(world.now() + engine->swap_out,
+      return actions.timer(world.now() + engine->at.swap_out,
                            notice.model.value() * kTurns + engine->turn % kTurns);
     case NoticeKind::kTimer: {
       if (notice.tag == kLookAgain && world.now() < look_again_) {

@@ -33,10 +33,7 @@ class SwapServePlane final : public ControlPlane {
   };
   struct Swappable {
     State state = State::kSuspended;
-    std::vector<GpuId> gpus{};
-    std::int64_t pages = 0;  ///< On each of its GPUs.
-    Duration swap_in{};
-    Duration swap_out{};
+    EnginePlace at{};
     ReservationId reservation{};
     ReplicaId replica{};
     Instant running_since{};
