@@ -22,8 +22,9 @@ enum class DecisionKind : std::uint8_t {
   kLend,     ///< Have a device lend memory to its KV (WEAVER).
   kRecall,   ///< Have that come back.
   kGather,   ///< Have KV of requests in its stages move to the whole of it, and them with it.
+  kStepBack,  ///< Have its group end, and its shards stay.
 };
-inline constexpr std::size_t kDecisionKinds = 10;
+inline constexpr std::size_t kDecisionKinds = 11;
 /// As in listings: "prewarm".
 [[nodiscard]] std::string_view name(DecisionKind kind);
 
@@ -33,7 +34,8 @@ struct Decision {
   DecisionKind kind = DecisionKind::kLoad;
   ModelId model{};
   std::optional<DeviceId> device{};    ///< None of kWait.
-  std::optional<ModelId> for_model{};  ///< Of kEvict, kDrain and kRecall: who needs the room.
+  /// Of kEvict, kDrain, kStepBack and kRecall: who needs the room.
+  std::optional<ModelId> for_model{};
   std::string why{};                   ///< A sentence with its numbers, without model and device.
   /// Of a load that requests wait for: until the one that waits longest has its first token, by
   /// estimate.

@@ -123,6 +123,17 @@ void Engine::Impl::join_group(ModelId id,
   survey(id);
 }
 
+void Engine::Impl::leave_group(ModelId id) {
+  Model& shard = mutable_model(id);
+  HEDDLE_CHECK(shard.sequences == 0);
+  settle();
+  if (ahead_ && ahead_->model == id) {
+    ahead_.reset();
+  }
+  graphs_.forget(graphs_of(shard.decoder));
+  shard.decoder.leave();
+}
+
 Result<void> Engine::Impl::Reserve::resize(memory::PagePool& from,
                                            memory::OwnerId owner,
                                            std::int64_t count) {
@@ -404,6 +415,10 @@ Result<void> Engine::add_model(ModelId id,
 
 void Engine::join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers) {
   impl_->join_group(id, group, peers);
+}
+
+void Engine::leave_group(ModelId id) {
+  impl_->leave_group(id);
 }
 
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {

@@ -50,7 +50,6 @@ void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::Wor
     return;
   }
   note_refused(sequence);
-  followed_.erase(sequence);
   events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
 }
 
@@ -189,8 +188,9 @@ void DeviceExecutor::execute(const core::RemoveSequence& command,
 
 void DeviceExecutor::note_refused(core::SequenceId id) {
   refused_.insert(id);
-  if (lockstep_ != nullptr) {
-    lockstep_->forget(id);
+  for (auto& [shard, rank] : ranks_) {
+    rank.lockstep->forget(id);
+    rank.followed.erase(id);
   }
 }
 

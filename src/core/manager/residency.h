@@ -48,7 +48,7 @@ class Residency {
   void form(ModelId model, DeviceId leader);
   /// They have: the group serves.
   void formed(ModelId model, DeviceId leader);
-  /// The group is not formed yet: its shards are staged, as if it had not been asked for.
+  /// No group is formed: its shards are staged, as if it had not been asked for.
   void stand_by(ModelId model, DeviceId leader);
   /// The worker, or the engine, serves it. A staged shard is there, and serves nothing.
   void serve(DeviceId device, ModelId model);
@@ -81,6 +81,10 @@ class Residency {
                   EvictionReason why,
                   std::optional<ModelId> for_model = {},
                   std::int64_t free_pages = 0);
+  /// Of an idle group that has this shard: it ends, and its shards stay.
+  void step_back(DeviceId device, ModelId shard, ModelId for_model);
+  /// Its worker says that the group which it led has ended.
+  void stepped_back(DeviceId leader, ModelId model);
   /// The worker did not evict it. If it is there at all, the next report says.
   void eviction_refused(DeviceId device, ModelId model);
   /// It was evicted as was asked.

@@ -76,6 +76,15 @@ void heard(const Parts& core, DeviceId device, const ModelEvicted& evicted) {
   }
 }
 
+/// A manager before this one may have asked for it.
+void heard(const Parts& core, DeviceId device, const SteppedBack& stepped) {
+  const Instance* leader = instance_at(core.state, device, stepped.model);
+  if (leader != nullptr && in_group(core.state, stepped.model, *leader) &&
+      (leader->runs() || leader->is<SteppingBack>())) {
+    core.residency.stepped_back(device, stepped.model);
+  }
+}
+
 /// Unless it was recalled, the model goes, though the manager may not have heard why: it is sent
 /// nothing more until then.
 void heard(const Parts& core, DeviceId device, const RequestReturned& returned) {
