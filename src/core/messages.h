@@ -272,8 +272,8 @@ struct FitShare {
   friend bool operator==(const FitShare&, const FitShare&) = default;
 };
 
-/// Of rank 0 of a group, which is sent nothing more: once it runs nothing, the group is no more. Its
-/// shards stay, staged, and what its KV had is free. Answered by SteppedBack.
+/// Of rank 0 of a group, which is sent nothing more: once it runs nothing, the group is no more.
+/// Its shards stay, staged, and what its KV had is free. Answered by SteppedBack.
 struct StepBack {
   ModelId model{};
   friend bool operator==(const StepBack&, const StepBack&) = default;

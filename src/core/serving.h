@@ -278,7 +278,7 @@ struct ModelStatus {
   /// there, and that were computed again.
   std::uint64_t kv_moved_tokens = 0;
   std::uint64_t kv_again_tokens = 0;
-  std::uint64_t step_backs = 0;      ///< Of its groups, which ended while their shards stayed.
+  std::uint64_t step_backs = 0;     ///< Of its groups, which ended while their shards stayed.
   policy::Objectives objectives{};  ///< Of the requests that come now.
   DemandStatus demand{};
   Instant last_used{};

@@ -51,8 +51,9 @@ struct GroupShare {
 /// A model that has pages of the device.
 struct Resident {
   Stage stage = Stage::kOpening;
-  bool draining = false;    ///< Takes no more requests; an eviction is next.
-  bool steps_back = false;  ///< Likewise of rank 0, whose group is to end or has, until it is formed.
+  bool draining = false;  ///< Takes no more requests; an eviction is next.
+  bool steps_back =
+      false;  ///< Likewise of rank 0, whose group is to end or has, until it is formed.
   bool exchanging = false;  ///< Being closed in exchange for pages that were given.
   ImageSource source = ImageSource::kGiven;
   std::uint64_t image_bytes = 0;

@@ -324,8 +324,7 @@ void WorkerCore::Impl::tell_share_shortage(DeviceReport& report) const {
       continue;
     }
     const std::int64_t lacks = share_need(id, model) - model.apart_pages;
-    const bool next =
-        report.short_pages == 0 || after_told(id) < after_told(report.short_model);
+    const bool next = report.short_pages == 0 || after_told(id) < after_told(report.short_model);
     if (lacks > 0 && next) {
       report.short_sequences =
           std::max<std::int64_t>(1, sequences_.count(id) - sequences_.count_admitted(id));

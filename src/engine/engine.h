@@ -152,8 +152,8 @@ class Engine {
   /// Joins a shard to the other ranks of its model: before its first step, and again where a new
   /// group takes an abandoned one's place. `group` is of the shard's rank and as many ranks, as are
   /// `peers`, by which the ranks' devices exchange without the host, where they can; both outlive
-  /// the model, leave_group() or the next join_group(). All ranks have peers, or none; where they have, all
-  /// weights of all ranks are there.
+  /// the model, leave_group() or the next join_group(). All ranks have peers, or none; where they
+  /// have, all weights of all ranks are there.
   ///
   /// All ranks are told the same from then on, in the same order: shares, sequences, prefixes,
   /// preemptions and steps. Then they sample the same tokens, each for itself. Each batch begins

@@ -106,7 +106,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// Its shard is in a group from now on.
   struct JoinRanks {
     ModelId model{};
-    ModelId group{};  ///< The leader's shard.
+    ModelId group{};                              ///< The leader's shard.
     std::vector<std::weak_ptr<Worker>> others{};  ///< Of the leader all, else the leader.
     [[nodiscard]] bool leads() const { return model == group; }
   };
@@ -119,13 +119,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   struct AskToLeave {
     ModelId group{};
   };
-  using Input = std::variant<core::WorkerEvent,
-                             JoinPipe,
-                             FromStage,
-                             PipeGone,
-                             JoinRanks,
-                             AskForShare,
-                             AskToLeave>;
+  using Input = std::
+      variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone, JoinRanks, AskForShare, AskToLeave>;
   struct Heard {
     Input input{};
     Instant at{};

@@ -88,18 +88,17 @@ void Worker::perform(const core::SizeShare& command) {
     if (there == nullptr) {
       continue;
     }
-    around_.agenda.at(
-        around_.agenda.now(),
-        [there, leads = joined.leads(), group = joined.group, pages = command.pages] {
-          if (!there->alive_) {
-            return;
-          }
-          if (leads) {
-            there->queue(AskForShare{.group = group, .pages = pages});
-          } else {
-            there->hear_offer(group, pages);
-          }
-        });
+    around_.agenda.at(around_.agenda.now(),
+                      [there, leads = joined.leads(), group = joined.group, pages = command.pages] {
+                        if (!there->alive_) {
+                          return;
+                        }
+                        if (leads) {
+                          there->queue(AskForShare{.group = group, .pages = pages});
+                        } else {
+                          there->hear_offer(group, pages);
+                        }
+                      });
   }
 }
 
@@ -252,7 +251,8 @@ Duration Worker::followers_busy(const Rank& leader) const {
 void Worker::hold_followers(const Rank& leader) {
   for (const std::weak_ptr<Worker>& other : leader.joined.others) {
     if (const std::shared_ptr<Worker> there = other.lock()) {
-      HEDDLE_CHECK(!there->held_ && (!there->step_ || there->led_in(there->step_->plan) == nullptr));
+      HEDDLE_CHECK(!there->held_ &&
+                   (!there->step_ || there->led_in(there->step_->plan) == nullptr));
       there->held_ = there->rank_in(leader.joined.group) != nullptr;
     }
   }

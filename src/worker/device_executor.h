@@ -277,10 +277,10 @@ class DeviceExecutor {
     core::ImageSource source = core::ImageSource::kGiven;
     std::uint64_t image_bytes = 0;
   };
-  std::map<ModelId, Open> open_{};        // Guarded by open_mutex_, as the next two.
-  std::set<ModelId> waited_for_{};        ///< Models for whose weights a step waits.
-  Instant waits_since_{};                 ///< When that step began.
-  bool interrupted_ = false;              ///< That step was to give up.
+  std::map<ModelId, Open> open_{};       // Guarded by open_mutex_, as the next two.
+  std::set<ModelId> waited_for_{};       ///< Models for whose weights a step waits.
+  Instant waits_since_{};                ///< When that step began.
+  bool interrupted_ = false;             ///< That step was to give up.
   std::map<ModelId, Rank> ranks_{};      ///< Outlive the models in the engine.
   std::unique_ptr<HotGuests> guests_{};  ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};

@@ -261,8 +261,8 @@ class Worker {
           loop_.get_executor(),
           std::move(descriptors[0]),
           rpc::Link::Handlers{
-              .on_frame = [this, shard = join.model](
-                              const rpc::Frame& frame) { follow(shard, frame); },
+              .on_frame = [this,
+                           shard = join.model](const rpc::Frame& frame) { follow(shard, frame); },
               .on_closed = [](const Error&) {}});  // It has left; or the parent ends this
       descriptors.clear();                         // process, too.
     }

@@ -358,9 +358,8 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
   const auto moves = [](const auto& entry) {
     return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
   };
-  const bool moving =
-      std::any_of(device.instances.begin(), device.instances.end(), moves) ||
-      steps_back(state_, device);
+  const bool moving = std::any_of(device.instances.begin(), device.instances.end(), moves) ||
+                      steps_back(state_, device);
   if (moving || !device.instances.contains(report.wanted_by) ||
       (device.plan && device.plan->lacks > 0 && !awaits_front(device, state_.now))) {
     return;  // That changes the device; the worker will say what it lacks then.

@@ -130,9 +130,8 @@ std::vector<ModelId> idle_shares(const State& state, const DeviceState& device) 
 
 bool steps_back(const State& state, const DeviceState& device) {
   return std::ranges::any_of(device.instances, [&](const auto& entry) {
-    const Instance* leader = in_group(state, entry.first, entry.second)
-                                 ? leading(state, device, entry.first)
-                                 : nullptr;
+    const Instance* leader =
+        in_group(state, entry.first, entry.second) ? leading(state, device, entry.first) : nullptr;
     return leader != nullptr && leader->is<SteppingBack>();
   });
 }
@@ -246,10 +245,9 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        const bool shares = state.models.at(model).config.shares &&
-                            !state.models.at(other).external() &&
-                            (!in_group(state, other, beside) ||
-                             run_beside(state, device, model, other));
+        const bool shares =
+            state.models.at(model).config.shares && !state.models.at(other).external() &&
+            (!in_group(state, other, beside) || run_beside(state, device, model, other));
         HEDDLE_CHECK(other == model || leaves || absent || adopted || shares ||
                      of_cut(state, model) || (!instance.runs() && !instance.is<Member>()));
       }

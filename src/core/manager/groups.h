@@ -8,9 +8,9 @@
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
 /// that are loaded and evicted together, on a block of devices. Other models may be beside them
-/// where the group's KV has shares (ManagerModel::shares): also other groups, where one device leads
-/// all of them (run_beside). The group serves once each shard is complete to the last byte: a step
-/// that waited for weights on one device would hold up all of them.
+/// where the group's KV has shares (ManagerModel::shares): also other groups, where one device
+/// leads all of them (run_beside). The group serves once each shard is complete to the last byte: a
+/// step that waited for weights on one device would hold up all of them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
 /// their devices with others and evicted one by one. A group that has lost a shard is worth nothing
@@ -47,7 +47,9 @@ namespace heddle::core::manager {
 
 /// Who leads the groups of the model that have this shard there, as is configured; of stages whose
 /// blocks overlap, one of these. nullopt: none has it there.
-[[nodiscard]] std::optional<DeviceId> leader_for(const State& state, DeviceId device, ModelId shard);
+[[nodiscard]] std::optional<DeviceId> leader_for(const State& state,
+                                                 DeviceId device,
+                                                 ModelId shard);
 
 /// Whether groups that have these shards on the device may both be formed: their KV has shares, and
 /// one device leads both. Ranks wait for each other within a step. Where one device begins the

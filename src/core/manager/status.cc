@@ -326,8 +326,7 @@ void check_invariants(const State& state) {
       HEDDLE_CHECK(device.up || external);
       HEDDLE_CHECK(external || !instance.is<Suspended>());
       HEDDLE_CHECK(instance.runs() || external || instance.is<Evicting>() ||
-                   instance.is<SteppingBack>() ||
-                   instance.in_flight.empty());
+                   instance.is<SteppingBack>() || instance.in_flight.empty());
       // Of stages that an earlier manager placed it is not known yet which group they are of.
       HEDDLE_CHECK(external || instance.staged() ||
                    instance.part().leader.has_value() ==

@@ -26,7 +26,7 @@ inline constexpr ModelId kShard{5};  ///< Rank 1 of it.
 inline constexpr ModelId kEngine{6};
 inline constexpr ModelId kWide{7};  ///< An engine on two devices.
 inline constexpr ModelId kUnknown{9};
-inline constexpr ModelId kSecond{10};      ///< Rank 0 of another sharded model.
+inline constexpr ModelId kSecond{10};       ///< Rank 0 of another sharded model.
 inline constexpr ModelId kSecondShard{11};  ///< Rank 1 of it.
 inline constexpr DeviceId kDevice{0};
 inline constexpr DeviceId kOther{1};

@@ -63,9 +63,9 @@ GroupPart part_of(const State& state, DeviceId device, const ModelState& model) 
   if (!model.grouped()) {
     return {};
   }
-  return {.leader = model.config.part_of ? leader_for(state, device, model.config.id)
-                                         : std::nullopt,
-          .staged = true};
+  return {
+      .leader = model.config.part_of ? leader_for(state, device, model.config.id) : std::nullopt,
+      .staged = true};
 }
 
 /// The worker is gone, and what it had: models of ours, loads and plans of its device.
