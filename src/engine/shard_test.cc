@@ -273,7 +273,7 @@ struct RankEngine {
     HEDDLE_CHECK(engine->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
                      .has_value());
     if (group != nullptr) {
-      engine->join_group(kModel, *group);
+      engine->set_group(kModel, group);
     }
     if (model.spec.shard.ranks > 1) {
       HEDDLE_CHECK(engine->pipes().set_share(kModel, host.pool().free_count()).has_value());
@@ -548,8 +548,8 @@ TEST_F(ShardFailureTest, AShardThatHasLeftItsGroupAnswersAsBeforeInTheNext) {
     const std::vector<TokenId> before = generate(*own.engine, request);
     const std::int64_t pages = own.engine->pipes().set_share(kModel, 0).value();
     HEDDLE_CHECK(pages == 0 && group->agree(0).has_value());
-    own.engine->leave_group(kModel);
-    own.engine->join_group(kModel, next);
+    own.engine->set_group(kModel, nullptr);
+    own.engine->set_group(kModel, &next);
     HEDDLE_CHECK(own.engine->pipes().set_share(kModel, own.host.pool().free_count()).has_value());
     return std::pair(before, generate(*own.engine, request));
   });
@@ -566,8 +566,8 @@ TEST_F(ShardFailureTest, AShardWithoutAGroupOrWithAnothersIsABug) {
   EXPECT_DEATH((void)alone.engine->run(plan_of({{.sequence = SequenceId{1}, .tokens = 3}})),
                "CHECK");
   SharedCollective first(SharedArea::create(2).value(), 0);
-  EXPECT_DEATH(alone.engine->join_group(kModel, first), "CHECK");
-  EXPECT_DEATH(alone.engine->leave_group(kModel), "CHECK") << "it has a sequence";
+  EXPECT_DEATH(alone.engine->set_group(kModel, &first), "CHECK");
+  EXPECT_DEATH(alone.engine->set_group(kModel, nullptr), "CHECK") << "it has a sequence";
 }
 
 }  // namespace

@@ -331,6 +331,18 @@ void DeviceExecutor::execute(const core::PrioritiseCopy& command,
   mapper_->prioritise(command.model);
 }
 
+/// Of the group that the step runs, the rank that is here; null: it runs none.
+Lockstep* DeviceExecutor::lockstep_of(const policy::StepPlan& plan) const {
+  Lockstep* group = nullptr;
+  for (const auto& [shard, rank] : ranks_) {
+    if (runs(plan, shard)) {
+      HEDDLE_CHECK(group == nullptr);  // Else ranks could meet in different orders.
+      group = rank.lockstep.get();
+    }
+  }
+  return group;
+}
+
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   Lockstep* const group = lockstep_of(command.plan);
   const bool follows = group != nullptr && !group->leads();

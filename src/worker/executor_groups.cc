@@ -22,32 +22,9 @@ void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep,
   forget_followed(shard);  // Of a leader that has gone.
   const Result<std::int64_t> left = engine_->pipes().set_share(shard, 0);
   HEDDLE_CHECK(left.has_value() && *left == 0);  // Ranks begin alike, with nothing cached.
-  engine_->join_group(shard, lockstep->group());
+  engine_->set_group(shard, &lockstep->group());
   ranks_[shard] = {.lockstep = std::move(lockstep)};
   events.push_back(core::GroupJoined{.model = shard, .leads = leads});
-}
-
-/// What the engine has of sequences of another rank's core, for this shard.
-void DeviceExecutor::forget_followed(ModelId shard) {
-  const auto rank = ranks_.find(shard);
-  if (rank == ranks_.end()) {
-    return;
-  }
-  for (const core::SequenceId id : std::exchange(rank->second.followed, {})) {
-    remove(id);
-  }
-}
-
-/// Of the group that the step runs, the rank that is here; null: it runs none.
-Lockstep* DeviceExecutor::lockstep_of(const policy::StepPlan& plan) const {
-  Lockstep* group = nullptr;
-  for (const auto& [shard, rank] : ranks_) {
-    if (runs(plan, shard)) {
-      HEDDLE_CHECK(group == nullptr);  // Else ranks could meet in different orders.
-      group = rank.lockstep.get();
-    }
-  }
-  return group;
 }
 
 /// When they first meet, ranks on GPUs learn how they exchange. Not before: who waits for the
@@ -56,7 +33,7 @@ void DeviceExecutor::meet_ranks(Lockstep& lockstep) {
   const ModelId shard = lockstep.model();
   const bool whole = engine_->image_ready(shard) >= described_.at(shard).layout.bytes;
   if (const ops::PeerArea* peers = lockstep.meet_peers(device_, whole)) {
-    engine_->join_group(shard, lockstep.group(), peers);
+    engine_->set_group(shard, &lockstep.group(), peers);
   }
 }
 
@@ -94,7 +71,7 @@ void DeviceExecutor::execute(const core::LeaveRanks& command,
     lost_ = parted.error();
     return;
   }
-  engine_->leave_group(command.model);
+  engine_->set_group(command.model, nullptr);
   ranks_.erase(rank);
   kv_changed_ = true;
   events.push_back(core::RanksLeft{.model = command.model});

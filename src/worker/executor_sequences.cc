@@ -204,4 +204,15 @@ void DeviceExecutor::remove(core::SequenceId id) {
   }
 }
 
+/// What the engine has of sequences of another rank's core, for this shard.
+void DeviceExecutor::forget_followed(ModelId shard) {
+  const auto rank = ranks_.find(shard);
+  if (rank == ranks_.end()) {
+    return;
+  }
+  for (const core::SequenceId id : std::exchange(rank->second.followed, {})) {
+    remove(id);
+  }
+}
+
 }  // namespace heddle::worker

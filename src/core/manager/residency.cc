@@ -175,6 +175,7 @@ void Residency::formed(ModelId model, DeviceId leader) {
     Instance& shard = instance(place.device, place.model);
     const bool follows = shard.part_.leader.has_value();
     shard.stage_ = follows ? Stage(Member{}) : Stage(Serving{});
+    shard.part_.forming = !follows;
     shard.serving_since = state_.now;
     shard.used = shard.used || follows;
     changed(place.device, place.model);
@@ -217,14 +218,6 @@ void Residency::adopt(DeviceId device, const ResidentReport& resident, const Gro
       here.stage_ = Loading{};
   }
   changed(device, resident.model);
-}
-
-void Residency::adopt_group(ModelId model, DeviceId leader) {
-  for (const ShardPlace& place : block(state_, model, leader)) {
-    join(place.device, place.model, leader);
-  }
-  instance(leader, model).part_.forming = true;
-  formed(model, leader);
 }
 
 // ---- Who goes ----
@@ -320,11 +313,6 @@ void Residency::step_back(DeviceId device, ModelId shard, ModelId for_model) {
   out_.act(TellWorker{.device = leader,
                       .epoch = state_.devices.at(leader).epoch,
                       .message = StepBack{.model = all}});
-}
-
-void Residency::stepped_back(DeviceId leader, ModelId model) {
-  instance(leader, model).stage_ = SteppingBack{.done = true};
-  changed(leader, model);
 }
 
 void Residency::eviction_refused(DeviceId device, ModelId model) {

@@ -56,8 +56,6 @@ class Residency {
   /// It was there before this manager was; as its worker says. A shard is staged until its group
   /// is said to be formed.
   void adopt(DeviceId device, const ResidentReport& resident, const GroupPart& part);
-  /// A group whose shards were all adopted runs.
-  void adopt_group(ModelId model, DeviceId leader);
 
   // ---- Who goes ----
 
@@ -83,8 +81,6 @@ class Residency {
                   std::int64_t free_pages = 0);
   /// Of an idle group that has this shard: it ends, and its shards stay.
   void step_back(DeviceId device, ModelId shard, ModelId for_model);
-  /// Its worker says that the group which it led has ended.
-  void stepped_back(DeviceId leader, ModelId model);
   /// The worker did not evict it. If it is there at all, the next report says.
   void eviction_refused(DeviceId device, ModelId model);
   /// It was evicted as was asked.

@@ -223,9 +223,7 @@ struct Evicting {
   EvictionReason why = EvictionReason::kDisplaced;
 };
 /// Of rank 0: its worker was told that the group is to end while all shards stay.
-struct SteppingBack {
-  bool done = false;  ///< It has ended; requests that were on the way there come back.
-};
+struct SteppingBack {};
 /// An external engine stands by, perhaps with requests in flight.
 struct Suspended {};
 /// A shard that takes no requests: it follows rank 0 of its group, or is staged.

@@ -72,12 +72,6 @@ void tend_group(const Parts& core, ModelId id, DeviceId leader_id) {
     tend_followers(core, id, leader_id, leader);
     return;
   }
-  if (const auto* back = leader->as<SteppingBack>()) {
-    if (back->done && leader->in_flight.empty()) {
-      core.residency.stand_by(id, leader_id);
-    }
-    return;
-  }
   if (leader->runs() && wants_share(state, id, leader_id)) {
     // There may be memory by what has happened.
     core.out.act(fit_share(state, id, leader_id, false));
