@@ -229,6 +229,7 @@ class WorkerCore::Impl {
   void set_apart(ModelId id, Resident& model, std::int64_t pages);
   [[nodiscard]] std::int64_t can_have_apart(const Resident& model) const;
   void offer(ModelId id, Resident& model, std::int64_t pages);
+  [[nodiscard]] bool sizes_share() const;
   bool tend_shares();
   bool tend_share(ModelId id, Resident& model);
   void could_not_grow(ModelId id, Resident& model);

@@ -157,12 +157,15 @@ std::int64_t WorkerCore::Impl::share_need(ModelId id, const Resident& model) con
   return std::max(kEnough - room.left(), model.share->used);
 }
 
+/// A group's ranks are about to meet.
+bool WorkerCore::Impl::sizes_share() const {
+  return std::ranges::any_of(
+      models_, [](const auto& entry) { return entry.second.share && entry.second.share->sizes; });
+}
+
 /// One group at a time, and nothing else until the ranks have met: true.
 bool WorkerCore::Impl::tend_shares() {
-  const auto sizes = [](const auto& entry) {
-    return entry.second.share && entry.second.share->leads && entry.second.share->sizes;
-  };
-  if (std::ranges::any_of(models_, sizes)) {
+  if (sizes_share()) {
     return true;
   }
   for (auto& [id, model] : models_) {

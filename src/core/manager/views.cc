@@ -247,8 +247,8 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
     const DeviceState& device = state.devices.at(place.device);
     policy::PlacementDevice part = view(state, device, place.model);
     const auto way = in_the_way(state, device, place.model);
-    all.pages += part.pages;
-    all.need_pages += way ? 1 : part.pages;  // All that may go has to, if that is enough.
+    // All that is in the way has to go, and that is enough, whatever it is counted as.
+    std::int64_t need = way ? 1 : part.pages;
     all.available = all.available && part.available;
     if (part.reserved && (!all.reserved || part.reserved->since < all.reserved->since)) {
       all.reserved = part.reserved;
@@ -261,7 +261,7 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
         continue;
       }
       resident.displaced = true;
-      all.need_pages += way ? resident.pages : 0;
+      need += way ? resident.pages : 0;
       if (staged(device, resident.model) != nullptr) {
         resident.in_transition = false;  // No request waits for what is on its way.
       }
@@ -273,6 +273,8 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
       }
       all.residents.push_back(resident);
     }
+    all.need_pages += need;
+    all.pages += std::max(part.pages, need);
     all.free_pages += way ? 1 : part.free_pages;
     if (!way) {
       if (staged(device, place.model) != nullptr) {
