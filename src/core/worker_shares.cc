@@ -159,8 +159,10 @@ std::int64_t WorkerCore::Impl::share_need(ModelId id, const Resident& model) con
 
 /// A group's ranks are about to meet.
 bool WorkerCore::Impl::sizes_share() const {
-  return std::ranges::any_of(
-      models_, [](const auto& entry) { return entry.second.share && entry.second.share->sizes; });
+  return std::ranges::any_of(models_, [](const auto& entry) {
+    const Resident& model = entry.second;
+    return model.share && model.share->sizes && model.stage == Stage::kOpen;
+  });
 }
 
 /// One group at a time, and nothing else until the ranks have met: true.
