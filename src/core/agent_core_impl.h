@@ -197,6 +197,7 @@ class AgentCore::Impl {
   void heard(WorkerState& worker, const GuestsReturned& returned);
   void heard(WorkerState& worker, const GuestsShared& shared);
   void heard(WorkerState& worker, const ImageCopied& copied);
+  void heard(WorkerState& worker, const SteppedBack& stepped);
   template <class T>
   void heard(WorkerState& /*worker*/, const T& /*report*/) {}
   std::optional<SentEvict> answered(WorkerState& worker, ModelId model);

@@ -122,4 +122,12 @@ void AgentCore::Impl::leave_group(DeviceId device, ModelId model) {
   });
 }
 
+/// All its ranks have left it: none of them waits for another.
+void AgentCore::Impl::heard(WorkerState& worker, const SteppedBack& stepped) {
+  erase_groups([&](const Group& group) {
+    const GroupMember& leader = group.form.members.front();
+    return leader.device == worker.device.id && leader.model == stepped.model;
+  });
+}
+
 }  // namespace heddle::core

@@ -47,6 +47,8 @@ void HostMemory::note(const WorkerSaid& said) {
     put(worker.report, serving->model, Residency::kServing);
   } else if (const auto* evicted = std::get_if<ModelEvicted>(&said.report)) {
     forget(said.device, worker, evicted->model);
+  } else if (const auto* stepped = std::get_if<SteppedBack>(&said.report)) {
+    groups_.erase({said.device, stepped->model});
   } else if (const auto* refused = std::get_if<LoadRefused>(&said.report)) {
     raise(refused->version);
   } else if (const auto* failed = std::get_if<LoadFailed>(&said.report)) {

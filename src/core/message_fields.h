@@ -343,6 +343,16 @@ inline void fields(Fields& v, FitShare& x) {
   v(2, "idle", x.idle);
 }
 
+inline void fields(Fields& v, StepBack& x) {
+  v.message(236, "StepBack");
+  v(1, "model", x.model);
+}
+
+inline void fields(Fields& v, SteppedBack& x) {
+  v.message(237, "SteppedBack");
+  v(1, "model", x.model);
+}
+
 inline void fields(Fields& v, NoPages& /*x*/) {
   v.message(29, "NoPages");
 }

@@ -272,6 +272,13 @@ struct FitShare {
   friend bool operator==(const FitShare&, const FitShare&) = default;
 };
 
+/// Of rank 0 of a group, which is sent nothing more: once it runs nothing, the group is no more.
+/// Its shards stay, staged, and what its KV had is free. Answered by SteppedBack.
+struct StepBack {
+  ModelId model{};
+  friend bool operator==(const StepBack&, const StepBack&) = default;
+};
+
 /// Nobody gives the pages that the last DeviceReport wanted: do without.
 struct NoPages {
   friend bool operator==(const NoPages&, const NoPages&) = default;
@@ -292,6 +299,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    Gather,
                                    FinishChoice,
                                    FitShare,
+                                   StepBack,
                                    NoPages>;
 
 /// Of a message that has waited to be taken in, as an engine hears nothing within a step: a request
@@ -365,6 +373,11 @@ struct GuestsShared {
 
 /// The worker needs the image that it copied no longer.
 struct ImageCopied {
+  ModelId model{};
+};
+
+/// Of rank 0, in answer to StepBack: all ranks have left the group, and none has KV of it.
+struct SteppedBack {
   ModelId model{};
 };
 
@@ -443,6 +456,7 @@ using WorkerReport = std::variant<ModelServing,
                                   GuestsReturned,
                                   GuestsShared,
                                   ImageCopied,
+                                  SteppedBack,
                                   TokensProduced,
                                   RequestReturned,
                                   KvMoved,

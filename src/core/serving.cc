@@ -99,6 +99,8 @@ std::string_view name(DecisionKind kind) {
       return "recall";
     case DecisionKind::kGather:
       return "gather";
+    case DecisionKind::kStepBack:
+      return "step_back";
     case DecisionKind::kWait:
       return "wait";
   }

@@ -278,6 +278,7 @@ struct ModelStatus {
   /// there, and that were computed again.
   std::uint64_t kv_moved_tokens = 0;
   std::uint64_t kv_again_tokens = 0;
+  std::uint64_t step_backs = 0;     ///< Of its groups, which ended while their shards stayed.
   policy::Objectives objectives{};  ///< Of the requests that come now.
   DemandStatus demand{};
   Instant last_used{};
@@ -358,6 +359,7 @@ struct ResidentStatus {
   std::string model{};
   Residency residency = Residency::kLoading;
   bool external = false;           ///< An external engine.
+  bool staged = false;             ///< A shard whose group is not formed.
   std::int64_t weights_pages = 0;  ///< Of such an engine: all it holds.
   std::int64_t kv_pages = 0;       ///< As its worker last said.
   std::int64_t requests_running = 0;

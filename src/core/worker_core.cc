@@ -77,6 +77,9 @@ DeviceReport WorkerCore::Impl::report() const {
 }
 
 void WorkerCore::Impl::report_changes() {
+  if (sizes_share()) {
+    return;  // What is offered for a share is not what the group will have, nor what is free.
+  }
   const bool due =
       !reported_at_ || now_ >= *reported_at_ + options_.report_interval || sequences_.empty();
   if (residency_changed_ || (counts_changed_ && due)) {

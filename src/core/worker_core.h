@@ -167,6 +167,10 @@ struct ShareSet {
   ModelId model{};
   std::int64_t pages = 0;
 };
+/// LeaveRanks was carried out, on all ranks: this open model is a staged shard, without a share.
+struct RanksLeft {
+  ModelId model{};
+};
 /// How far the KV of a sequence of stages has come to the whole model: said in answer to GatherKv,
 /// and again with each part of it that arrives.
 struct KvGathered {
@@ -220,6 +224,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  GroupJoined,
                                  ShareAsked,
                                  ShareSet,
+                                 RanksLeft,
                                  KvGathered,
                                  KvFetched,
                                  StepDone,
@@ -351,6 +356,12 @@ struct SizeShare {
   ModelId model{};
   std::int64_t pages = 0;
 };
+/// Of rank 0, whose group has no sequences: all ranks give up the share, with what is cached there,
+/// and meet; then none is in the group. The others do the same without a command of their cores.
+/// Answered by RanksLeft, on all ranks.
+struct LeaveRanks {
+  ModelId model{};
+};
 /// Gathers::ask: have the KV of the first `tokens` positions of a sequence of stages come to the
 /// whole model `into`, as far as they have not been asked for. Answered by KvGathered.
 struct GatherKv {
@@ -409,6 +420,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    MoveHome,
                                    ReservePipe,
                                    SizeShare,
+                                   LeaveRanks,
                                    GatherKv,
                                    EndGather,
                                    FetchKv,

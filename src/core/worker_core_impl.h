@@ -45,12 +45,15 @@ struct GroupShare {
   std::int64_t asked = 0;  ///< and what it was to have then.
   std::int64_t most = 0;   ///< That it needed since `measured`.
   Instant measured{};
+  std::uint64_t turn = 0;  ///< Of the step that last ran sequences of it, among those of groups.
 };
 
 /// A model that has pages of the device.
 struct Resident {
   Stage stage = Stage::kOpening;
-  bool draining = false;    ///< Takes no more requests; an eviction is next.
+  bool draining = false;  ///< Takes no more requests; an eviction is next.
+  bool steps_back =
+      false;  ///< Likewise of rank 0, whose group is to end or has, until it is formed.
   bool exchanging = false;  ///< Being closed in exchange for pages that were given.
   ImageSource source = ImageSource::kGiven;
   std::uint64_t image_bytes = 0;
@@ -179,6 +182,8 @@ class WorkerCore::Impl {
   void on(const GroupJoined& joined);
   void on(const ShareAsked& asked);
   void on(const ShareSet& set);
+  void on(const StepBack& back);
+  void on(const RanksLeft& left);
   void on(const KvGathered& gathered);
   void on(const KvFetched& fetched);
   void on(const StepDone& done);
@@ -191,6 +196,7 @@ class WorkerCore::Impl {
   bool carry_out(const LendPages& lend);
   [[nodiscard]] bool find_room(std::int64_t need, bool& wait);
   void open(const LoadModel& load);
+  void memory_came_free();
   void close(ModelId id, Resident& model, const EvictModel& evict);
   void refuse(const LoadModel& load, Error reason);
   void refuse(const EvictModel& evict, Error reason);
@@ -223,6 +229,7 @@ class WorkerCore::Impl {
   void set_apart(ModelId id, Resident& model, std::int64_t pages);
   [[nodiscard]] std::int64_t can_have_apart(const Resident& model) const;
   void offer(ModelId id, Resident& model, std::int64_t pages);
+  [[nodiscard]] bool sizes_share() const;
   bool tend_shares();
   bool tend_share(ModelId id, Resident& model);
   void could_not_grow(ModelId id, Resident& model);
@@ -243,6 +250,8 @@ class WorkerCore::Impl {
   [[nodiscard]] static std::optional<Error> too_long_for_pipe(const Resident& model,
                                                               std::int64_t tokens);
   void take_turns(std::vector<policy::SequenceView>& views) const;
+  void choose_group(std::vector<policy::SequenceView>& views) const;
+  void note_group_step();
 
   // KV that moves from stages to the whole model.
   bool tend_gathers();
@@ -355,6 +364,7 @@ class WorkerCore::Impl {
   Duration step_time_{};  ///< As DeviceReport has it.
   double slowdown_ = 1.0;
   bool stepping_ = false;
+  std::uint64_t group_steps_ = 0;  ///< Steps so far that ran a group.
   policy::StepPlan plan_{};
   std::set<SequenceId> asked_{};  ///< For whom a prefix was sought since the last step.
   bool crowded_ = false;          ///< Pages ran out; nobody is admitted until some have come free.

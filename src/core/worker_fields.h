@@ -193,6 +193,16 @@ inline void fields(Fields& v, SizeShare& x) {
   v(2, "pages", x.pages, kCount);
 }
 
+inline void fields(Fields& v, LeaveRanks& x) {
+  v.message(238, "LeaveRanks");
+  v(1, "model", x.model);
+}
+
+inline void fields(Fields& v, RanksLeft& x) {
+  v.message(239, "RanksLeft");
+  v(1, "model", x.model);
+}
+
 inline void fields(Fields& v, GatherKv& x) {
   v.message(202, "GatherKv");
   v(1, "sequence", x.sequence);

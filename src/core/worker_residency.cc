@@ -272,6 +272,11 @@ void WorkerCore::Impl::on(const ModelClosed& closed) {
   say(ModelEvicted{.model = closed.model, .exchanged = model.exchanging});
   models_.erase(found);
   costs_.remove(closed.model);
+  memory_came_free();
+}
+
+/// Who lacked pages may find some.
+void WorkerCore::Impl::memory_came_free() {
   crowded_ = stalled_ = false;
   for (auto& [id, other] : models_) {
     if (other.share) {

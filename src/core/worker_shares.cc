@@ -58,6 +58,7 @@ void WorkerCore::Impl::on(const GroupJoined& joined) {
   }
   HEDDLE_CHECK(sequences_.count(joined.model) == 0);
   set_apart(joined.model, found->second, 0);  // Of a group before this one.
+  found->second.steps_back = false;
   found->second.share = GroupShare{.leads = joined.leads, .measured = now_};
 }
 
@@ -103,7 +104,32 @@ void WorkerCore::Impl::on(const ShareSet& set) {
   }
 }
 
+void WorkerCore::Impl::on(const RanksLeft& left) {
+  const auto found = models_.find(left.model);
+  if (found == models_.end() || !found->second.share) {
+    return;
+  }
+  const bool led = found->second.share->leads;
+  set_apart(left.model, found->second, 0);
+  found->second.share.reset();
+  memory_came_free();
+  if (led) {
+    say(SteppedBack{.model = left.model});
+  }
+}
+
 // ---- Rank 0 ----
+
+void WorkerCore::Impl::on(const StepBack& back) {
+  const auto found = models_.find(back.model);
+  if (found == models_.end() || found->second.stage != Stage::kOpen) {
+    return;  // It goes.
+  }
+  found->second.steps_back = true;
+  if (!found->second.share) {
+    say(SteppedBack{.model = back.model});
+  }
+}
 
 void WorkerCore::Impl::on(const FitShare& fit) {
   const auto found = models_.find(fit.model);
@@ -131,19 +157,36 @@ std::int64_t WorkerCore::Impl::share_need(ModelId id, const Resident& model) con
   return std::max(kEnough - room.left(), model.share->used);
 }
 
-bool WorkerCore::Impl::tend_shares() {
-  bool sizes = false;
-  for (auto& [id, model] : models_) {
-    if (model.share && model.share->leads && model.stage == Stage::kOpen) {
-      sizes = model.share->sizes || tend_share(id, model) || sizes;
-    }
-  }
-  return sizes;
+/// A group's ranks are about to meet.
+bool WorkerCore::Impl::sizes_share() const {
+  return std::ranges::any_of(models_, [](const auto& entry) {
+    const Resident& model = entry.second;
+    return model.share && model.share->sizes && model.stage == Stage::kOpen;
+  });
 }
 
-/// True where all ranks give the share another size: until that is done nothing else is.
+/// One group at a time, and nothing else until the ranks have met: true.
+bool WorkerCore::Impl::tend_shares() {
+  if (sizes_share()) {
+    return true;
+  }
+  for (auto& [id, model] : models_) {
+    const bool leads = model.share && model.share->leads && model.stage == Stage::kOpen;
+    if (leads && tend_share(id, model)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// True where all ranks give the share another size, or leave: until that is done nothing else is.
 bool WorkerCore::Impl::tend_share(ModelId id, Resident& model) {
   GroupShare& share = *model.share;
+  if (model.steps_back && sequences_.count(id) == 0) {
+    share.sizes = true;
+    act(LeaveRanks{.model = id});
+    return true;
+  }
   const std::int64_t least = model.footprint.min_kv_pages;
   share.had = model.apart_pages;
   std::int64_t need = share_need(id, model);
@@ -173,6 +216,31 @@ bool WorkerCore::Impl::tend_share(ModelId id, Resident& model) {
     offer(id, model, share.asked);
   }
   return gives;
+}
+
+/// Of the groups that could run in the next step one does, each in its turn: what ranks of a step
+/// wait for is then one group's alone, and comes to all of them in the order of this device.
+void WorkerCore::Impl::choose_group(std::vector<policy::SequenceView>& views) const {
+  const GroupShare* next = nullptr;
+  for (const policy::SequenceView& view : views) {
+    const auto& share = models_.at(view.model).share;
+    if (share && (next == nullptr || share->turn < next->turn)) {
+      next = &*share;
+    }
+  }
+  std::erase_if(views, [&](const policy::SequenceView& view) {
+    const auto& share = models_.at(view.model).share;
+    return share && &*share != next;
+  });
+}
+
+/// The step that begins is the turn of the group that it runs.
+void WorkerCore::Impl::note_group_step() {
+  for (const policy::ModelBatch& batch : plan_.batches) {
+    if (auto& share = models_.at(batch.model).share) {
+      share->turn = ++group_steps_;
+    }
+  }
 }
 
 /// Some rank has no more. Who found no page has its own group to ask.
@@ -253,19 +321,20 @@ std::optional<ModelId> WorkerCore::Impl::stalled_share() const {
   return std::nullopt;
 }
 
-/// Of a group whose share cannot grow as far as its sequences need.
+/// Of a group whose share cannot grow as far as its sequences need; of several each in its turn.
 void WorkerCore::Impl::tell_share_shortage(DeviceReport& report) const {
+  const auto after_told = [this](ModelId id) { return std::pair(id <= told_short_, id); };
   for (const auto& [id, model] : models_) {
-    if (!model.share || !model.share->leads) {
+    if (!model.share || !model.share->leads || sequences_.count(id) == 0) {
       continue;
     }
     const std::int64_t lacks = share_need(id, model) - model.apart_pages;
-    if (lacks > 0 && sequences_.count(id) > 0) {
+    const bool next = report.short_pages == 0 || after_told(id) < after_told(report.short_model);
+    if (lacks > 0 && next) {
       report.short_sequences =
           std::max<std::int64_t>(1, sequences_.count(id) - sequences_.count_admitted(id));
       report.short_pages = lacks;
       report.short_model = id;
-      return;
     }
   }
 }

@@ -211,5 +211,87 @@ TEST(WorkerShares, AShareThatWasFarTooLargeForAWhileShrinks) {
   EXPECT_LT(find<SizeShare>(given)->pages, 10);
 }
 
+// ---- A group that steps back ----
+
+TEST(WorkerShares, ALeaderThatStepsBackHasAllRanksLeaveOnceItRunsNothing) {
+  ShareBench leader(true);
+  leader.tell(WorkerMessage{submit_of(1, kShard, 8, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 4});
+  leader.tell(WorkerMessage{StepBack{.model = kShard}});
+  EXPECT_EQ(find<LeaveRanks>(leader.tell(EngineIdle{})), nullptr);
+  leader.tell(StepDone{.took = 1ms});
+  leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  const auto idle = leader.tell(EngineIdle{});
+  ASSERT_NE(find<LeaveRanks>(idle), nullptr);
+  EXPECT_EQ(find<SizeShare>(idle), nullptr);
+  EXPECT_EQ(leader.share(), 4) << "until they have";
+  const auto left = leader.tell(RanksLeft{.model = kShard});
+  EXPECT_NE(find<SteppedBack>(left), nullptr);
+  EXPECT_EQ(leader.share(), 0);
+  EXPECT_EQ(find<LeaveRanks>(leader.tell(EngineIdle{})), nullptr);
+  leader.core.check_invariants();
+}
+
+TEST(WorkerShares, ARequestThatComesTooLateForAGroupIsGivenBack) {
+  ShareBench leader(true);
+  leader.tell(WorkerMessage{StepBack{.model = kShard}});
+  EXPECT_NE(find<RequestReturned>(leader.tell(WorkerMessage{submit_of(1, kShard, 8, 100)})),
+            nullptr);
+  leader.tell(EngineIdle{});
+  leader.tell(RanksLeft{.model = kShard});
+  EXPECT_NE(find<RequestReturned>(leader.tell(WorkerMessage{submit_of(2, kShard, 8, 100)})),
+            nullptr);
+  leader.tell(GroupJoined{.model = kShard, .leads = true});
+  EXPECT_EQ(find<RequestReturned>(leader.tell(WorkerMessage{submit_of(3, kShard, 8, 100)})),
+            nullptr);
+}
+
+TEST(WorkerShares, AFollowerLeavesWithoutAWordToTheManager) {
+  ShareBench follower(false);
+  follower.tell(ShareAsked{.model = kShard, .pages = 10});
+  follower.tell(ShareSet{.model = kShard, .pages = 10});
+  EXPECT_EQ(find<SteppedBack>(follower.tell(RanksLeft{.model = kShard})), nullptr);
+  EXPECT_EQ(follower.share(), 0);
+}
+
+TEST(WorkerShares, AShardThatIsInNoGroupHasSteppedBack) {
+  test::TestWorker worker;
+  worker.serve(load(kShard, 8));
+  EXPECT_NE(find<SteppedBack>(worker.tell(WorkerMessage{StepBack{.model = kShard}})), nullptr);
+}
+
+// ---- Several groups ----
+
+TEST(WorkerShares, AStepRunsOneGroupAndEachHasItsTurn) {
+  constexpr ModelId kOtherShard{3};
+  ShareBench leader(true);
+  leader.serve(load(kOtherShard, 8));
+  leader.serve(load(kSmall, 2));
+  leader.tell(GroupJoined{.model = kOtherShard, .leads = true});
+  std::uint64_t number = 0;
+  for (const ModelId model : {kShard, kOtherShard, kSmall}) {
+    leader.tell(WorkerMessage{submit_of(++number, model, 4, 100)});
+  }
+  for (const ModelId model : {kShard, kOtherShard}) {
+    ASSERT_NE(find<SizeShare>(leader.tell(EngineIdle{})), nullptr);
+    leader.tell(ShareSet{.model = model, .pages = 4});
+  }
+  std::vector<ModelId> groups;
+  for (int i = 0; i < 4; ++i) {
+    const auto commands = leader.tell(EngineIdle{});
+    const auto* run = find<RunStep>(commands);
+    ASSERT_NE(run, nullptr);
+    ASSERT_EQ(run->plan.batches.size(), 2U) << "a group, and what the device runs alone";
+    for (const policy::ModelBatch& batch : run->plan.batches) {
+      if (batch.model != kSmall) {
+        groups.push_back(batch.model);
+      }
+    }
+    leader.tell(StepDone{.took = 1ms});
+  }
+  EXPECT_EQ(groups, (std::vector{kShard, kOtherShard, kShard, kOtherShard}));
+}
+
 }  // namespace
 }  // namespace heddle::core

@@ -68,7 +68,8 @@ std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
 
 void WorkerCore::Impl::on(const Submit& submit) {
   const auto found = models_.find(submit.model);
-  if (found == models_.end() || found->second.stage != Stage::kOpen || found->second.draining) {
+  if (found == models_.end() || found->second.stage != Stage::kOpen || found->second.draining ||
+      found->second.steps_back) {
     say(RequestReturned{.request = submit.request});
     return;
   }
@@ -222,6 +223,7 @@ void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
   }
   if (!plan_.batches.empty()) {
     stepping_ = true;
+    note_group_step();
     act(RunStep{.plan = plan_});
   }
 }
@@ -260,6 +262,7 @@ std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
     return waits_for_prompt(sequence) || is_held(sequence) || sequence.fetches;
   });
   take_turns(views);
+  choose_group(views);
   return views;
 }
 

@@ -83,6 +83,11 @@ class Decoder {
   /// `peers`, where the ranks' devices exchange without the host; both outlive
   /// the decoder or the next join().
   void join(collective::Collective& group, const ops::PeerArea* peers = nullptr);
+  /// It is in no group.
+  void leave() {
+    group_ = nullptr;
+    peers_ = nullptr;
+  }
   /// The group of a shard, nullptr before it joined one. A whole model has none.
   [[nodiscard]] collective::Collective* group() const { return group_; }
   /// Of a shard whose ranks exchange without the host; nullptr: through it, or not at all.

@@ -116,11 +116,23 @@ void Engine::Impl::survey(ModelId id) {
   }
 }
 
-void Engine::Impl::join_group(ModelId id,
-                              collective::Collective& group,
-                              const ops::PeerArea* peers) {
-  mutable_model(id).decoder.join(group, peers);
-  survey(id);
+/// CUDA graphs of its steps name the group's memory.
+void Engine::Impl::set_group(ModelId id,
+                             collective::Collective* group,
+                             const ops::PeerArea* peers) {
+  Model& shard = mutable_model(id);
+  if (group != nullptr) {
+    shard.decoder.join(*group, peers);
+    survey(id);
+    return;
+  }
+  HEDDLE_CHECK(shard.sequences == 0);
+  settle();
+  if (ahead_ && ahead_->model == id) {
+    ahead_.reset();
+  }
+  graphs_.forget(graphs_of(shard.decoder));
+  shard.decoder.leave();
 }
 
 Result<void> Engine::Impl::Reserve::resize(memory::PagePool& from,
@@ -401,8 +413,8 @@ Result<void> Engine::add_model(ModelId id,
   return impl_->add_model(id, model, layout, window, kv_owner);
 }
 
-void Engine::join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers) {
-  impl_->join_group(id, group, peers);
+void Engine::set_group(ModelId id, collective::Collective* group, const ops::PeerArea* peers) {
+  impl_->set_group(id, group, peers);
 }
 
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {

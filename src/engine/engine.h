@@ -149,16 +149,16 @@ class Engine {
                          const store::ImageLayout& layout,
                          const std::byte* window,
                          memory::OwnerId kv_owner);
-  /// Joins a shard to the other ranks of its model: before its first step, and again where a new
-  /// group takes an abandoned one's place. `group` is of the shard's rank and as many ranks, as are
-  /// `peers`, by which the ranks' devices exchange without the host, where they can; both outlive
-  /// the model or the next join_group(). All ranks have peers, or none; where they have, all
-  /// weights of all ranks are there.
+  /// Puts a shard into a group with the other ranks of its model: before its first step, and again
+  /// where a new group takes an abandoned one's place. `group` is of the shard's rank and as many
+  /// ranks, as are `peers`, by which the ranks' devices exchange without the host, where they can;
+  /// both outlive the model or the next set_group(). All ranks have peers, or none; where they
+  /// have, all weights of all ranks are there. Null: the shard, which has no sequences, is in none.
   ///
   /// All ranks are told the same from then on, in the same order: shares, sequences, prefixes,
   /// preemptions and steps. Then they sample the same tokens, each for itself. Each batch begins
   /// with the ranks comparing what they run.
-  void join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers = nullptr);
+  void set_group(ModelId id, collective::Collective* group, const ops::PeerArea* peers = nullptr);
   /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
   /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
   /// for a model that is gone.

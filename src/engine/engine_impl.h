@@ -62,7 +62,7 @@ class Engine::Impl {
                          const store::ImageLayout& layout,
                          const std::byte* window,
                          memory::OwnerId kv_owner);
-  void join_group(ModelId id, collective::Collective& group, const ops::PeerArea* peers);
+  void set_group(ModelId id, collective::Collective* group, const ops::PeerArea* peers);
   Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   void remove_model(ModelId id);
   /// The gate of a model, or nullptr. Any thread.

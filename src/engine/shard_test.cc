@@ -273,7 +273,7 @@ struct RankEngine {
     HEDDLE_CHECK(engine->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
                      .has_value());
     if (group != nullptr) {
-      engine->join_group(kModel, *group);
+      engine->set_group(kModel, group);
     }
     if (model.spec.shard.ranks > 1) {
       HEDDLE_CHECK(engine->pipes().set_share(kModel, host.pool().free_count()).has_value());
@@ -537,6 +537,28 @@ TEST_F(ShardFailureTest, ARankWhoseWeightsWillNotComeLeavesNobodyWaiting) {
   }
 }
 
+TEST_F(ShardFailureTest, AShardThatHasLeftItsGroupAnswersAsBeforeInTheNext) {
+  const auto area = SharedArea::create(2).value();
+  const SequenceStart request =
+      start_of(1, {1, 2, 3, 4, 5}, {.temperature = 0.0F, .max_tokens = 12, .ignore_eos = true});
+  const auto told = on_ranks(2, [&](std::int64_t rank, SharedCollective* group) {
+    SharedCollective next(area, rank);
+    RankEngine own(
+        files_.tensors, spec::shard_of(model_, {.rank = rank, .ranks = 2}), DType::kF32, group);
+    const std::vector<TokenId> before = generate(*own.engine, request);
+    const std::int64_t pages = own.engine->pipes().set_share(kModel, 0).value();
+    HEDDLE_CHECK(pages == 0 && group->agree(0).has_value());
+    own.engine->set_group(kModel, nullptr);
+    own.engine->set_group(kModel, &next);
+    HEDDLE_CHECK(own.engine->pipes().set_share(kModel, own.host.pool().free_count()).has_value());
+    return std::pair(before, generate(*own.engine, request));
+  });
+  ASSERT_EQ(told[0]->first.size(), 12U);
+  for (const auto& rank : told) {
+    EXPECT_EQ(rank->second, told[0]->first);
+  }
+}
+
 TEST_F(ShardFailureTest, AShardWithoutAGroupOrWithAnothersIsABug) {
   const ModelSpec part = spec::shard_of(model_, {.rank = 1, .ranks = 2});
   RankEngine alone(files_.tensors, part, DType::kF32, nullptr);
@@ -544,7 +566,8 @@ TEST_F(ShardFailureTest, AShardWithoutAGroupOrWithAnothersIsABug) {
   EXPECT_DEATH((void)alone.engine->run(plan_of({{.sequence = SequenceId{1}, .tokens = 3}})),
                "CHECK");
   SharedCollective first(SharedArea::create(2).value(), 0);
-  EXPECT_DEATH(alone.engine->join_group(kModel, first), "CHECK");
+  EXPECT_DEATH(alone.engine->set_group(kModel, &first), "CHECK");
+  EXPECT_DEATH(alone.engine->set_group(kModel, nullptr), "CHECK") << "it has a sequence";
 }
 
 }  // namespace

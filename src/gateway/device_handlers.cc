@@ -1,6 +1,7 @@
 #include "gateway/device_handlers.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -57,6 +58,7 @@ void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
     json.key("residency").string(residency_name(resident.residency));
     json.key("external").boolean(resident.external);
     json.key("foreign").boolean(resident.external);  // Old name.
+    json.key("staged").boolean(resident.staged);
     json.key("weights_pages").integer(resident.weights_pages);
     json.key("kv_pages").integer(resident.kv_pages);
     json.key("requests_running").integer(resident.requests_running).end_object();
@@ -79,12 +81,18 @@ void write_guests(spec::JsonWriter& json,
   json.end_array();
 }
 
-/// The part of a model that the device has to itself with others, if it has one: a shard, or a
-/// stage of a pipeline.
-void write_part(spec::JsonWriter& json,
-                DeviceId device,
-                const std::vector<core::ModelStatus>& models,
-                const Catalog& catalog) {
+/// The part that a device has of a model which is on several.
+struct Part {
+  std::string model{};
+  std::int64_t index = 0;  ///< Rank, or stage.
+  std::int64_t parts = 0;
+  bool shard = false;  ///< Else the stage of a pipeline.
+};
+
+std::vector<Part> parts_on(DeviceId device,
+                           const std::vector<core::ModelStatus>& models,
+                           const Catalog& catalog) {
+  std::vector<Part> parts;
   for (const core::ModelStatus& model : models) {
     std::vector<DeviceId> ranks = model.external ? std::vector<DeviceId>() : model.peers;
     if (!ranks.empty()) {
@@ -95,14 +103,40 @@ void write_part(spec::JsonWriter& json,
       continue;
     }
     const std::shared_ptr<CatalogModel> known = catalog.find(model.id);
-    if (known != nullptr && known->config.tensor_parallel == 1) {
-      json.key("stage").begin_object().key("model").string(model.name);
-      json.key("stage").integer(rank).key("stages").integer(ranks.size()).end_object();
-    } else {
-      json.key("shard").begin_object().key("model").string(model.name);
-      json.key("rank").integer(rank).key("ranks").integer(ranks.size()).end_object();
-    }
+    parts.push_back({.model = model.name,
+                     .index = rank,
+                     .parts = std::ssize(ranks),
+                     .shard = known == nullptr || known->config.tensor_parallel > 1});
   }
+  return parts;
+}
+
+void write_shard(spec::JsonWriter& json, const Part& part) {
+  json.begin_object().key("model").string(part.model);
+  json.key("rank").integer(part.index).key("ranks").integer(part.parts).end_object();
+}
+
+/// The device's stage of a pipeline, if it has one; its shards, of which `shard` is the first.
+void write_parts(spec::JsonWriter& json, const std::vector<Part>& parts) {
+  std::vector<Part> shards;
+  for (const Part& part : parts) {
+    if (part.shard) {
+      shards.push_back(part);
+      continue;
+    }
+    json.key("stage").begin_object().key("model").string(part.model);
+    json.key("stage").integer(part.index).key("stages").integer(part.parts).end_object();
+  }
+  if (shards.empty()) {
+    return;
+  }
+  json.key("shard");
+  write_shard(json, shards.front());
+  json.key("shards").begin_array();
+  for (const Part& shard : shards) {
+    write_shard(json, shard);
+  }
+  json.end_array();
 }
 
 /// Memory of the devices and of the host, as it is now.
@@ -135,7 +169,7 @@ std::string devices_json(const Context& context) {
     write_kv_store(json, device);
     write_residents(json, device);
     write_guests(json, device, names);
-    write_part(json, device.id, models, context.catalog);
+    write_parts(json, parts_on(device.id, models, context.catalog));
     json.end_object();
   }
   json.end_array().key("host").begin_object();

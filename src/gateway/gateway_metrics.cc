@@ -260,6 +260,8 @@ void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
               "Weights that were loaded by forecast and evicted before anybody asked for them.",
               labels,
               model.demand.wasted_bytes);
+  count_up_to(
+      "heddle_group_step_backs_total", "Groups that left shards behind.", labels, model.step_backs);
   count_up_to("heddle_request_recalls_total",
               "Requests that waited for memory on a device and were called back to another.",
               labels,

@@ -148,6 +148,7 @@ TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesAre) {
   EXPECT_EQ(models[0]["residency"], "serving");
   EXPECT_EQ(models[0]["external"], false);
   EXPECT_EQ(models[0]["foreign"], false);  // Old name.
+  EXPECT_EQ(models[0]["staged"], false);
   EXPECT_EQ(models[0]["weights_pages"], 12);
   EXPECT_EQ(models[0]["kv_pages"], 20);
   EXPECT_EQ(models[0]["requests_running"], 2);
@@ -158,10 +159,12 @@ TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
   serving.residency[ModelId(1)] = core::Residency::kServing;
   serving.peers = {DeviceId(1)};
   start();
-  const auto shard = ask("GET", "/api/devices")["devices"][0]["shard"];
-  EXPECT_EQ(shard["model"], "tiny");
-  EXPECT_EQ(shard["rank"], 0);
-  EXPECT_EQ(shard["ranks"], 2);
+  const auto device = ask("GET", "/api/devices")["devices"][0];
+  EXPECT_EQ(device["shard"]["model"], "tiny");
+  EXPECT_EQ(device["shard"]["rank"], 0);
+  EXPECT_EQ(device["shard"]["ranks"], 2);
+  ASSERT_EQ(device["shards"].size(), 1U);
+  EXPECT_EQ(device["shards"][0], device["shard"]);
   EXPECT_EQ(ask("GET", "/running")["running"][0]["device"], "cpu0+");  // The other has no name.
 }
 

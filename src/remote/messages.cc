@@ -19,7 +19,11 @@ bool is_one_of(const Variant& variant) {
 }
 
 bool passes(const core::TellWorker& tell, const ToHost* /*direction*/) {
-  return is_one_of<core::RecallRequests, core::Gather, core::NoPages>(tell.message);
+  return is_one_of<core::RecallRequests,
+                   core::Gather,
+                   core::FitShare,
+                   core::StepBack,
+                   core::NoPages>(tell.message);
 }
 bool passes(const core::TellWorker& tell, const GatewayToHost* /*direction*/) {
   return is_one_of<core::Submit, core::FinishChoice, core::CancelRequest>(tell.message);
@@ -30,6 +34,7 @@ bool passes(const core::WorkerSaid& said, const FromHost* /*direction*/) {
                    core::LoadFailed,
                    core::EvictRefused,
                    core::ModelEvicted,
+                   core::SteppedBack,
                    core::KvMoved,
                    core::DeviceReport>(said.report);
 }

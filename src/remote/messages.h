@@ -87,7 +87,7 @@ struct Holders {
   std::vector<host::Holder> models{};
 };
 
-/// Of what a TellWorker may hold: RecallRequests, Gather and NoPages.
+/// Of what a TellWorker may hold: RecallRequests, Gather, FitShare, StepBack and NoPages.
 using ToHost = std::variant<Lead,
                             Configuration,
                             SetModels,

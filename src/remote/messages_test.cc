@@ -188,6 +188,12 @@ TEST(RemoteMessages, OfAWorkerGoOnlyWhereTheyBelong) {
   EXPECT_TRUE(decode_gateway_to_host(wire::encode(GatewayToHost(submit))));
   EXPECT_TRUE(decode_to_host(wire::encode(ToHost(recall))));
   EXPECT_TRUE(decode_to_host(wire::encode(ToHost(gather))));
+  for (const core::WorkerMessage& message :
+       {core::WorkerMessage(core::FitShare{}), core::WorkerMessage(core::StepBack{})}) {
+    const core::TellWorker of_group{.message = message};
+    EXPECT_TRUE(decode_to_host(wire::encode(ToHost(of_group))));
+    EXPECT_FALSE(decode_gateway_to_host(wire::encode(GatewayToHost(of_group))));
+  }
   EXPECT_FALSE(decode_gateway_to_host(wire::encode(GatewayToHost(gather))));
   EXPECT_TRUE(decode_gateway_to_host(wire::encode(GatewayToHost(cancel))));
   EXPECT_FALSE(decode_to_host(wire::encode(ToHost(cancel)))) << "its front says that";
@@ -202,6 +208,8 @@ TEST(RemoteMessages, OfAWorkerGoOnlyWhereTheyBelong) {
   const core::WorkerSaid failed{.report = core::RequestFailed{.error = {Code::kCorrupt, "no"}}};
   const core::WorkerSaid moved{.report = core::KvMoved{}};
   EXPECT_TRUE(decode_from_host(wire::encode(FromHost(moved))));
+  EXPECT_TRUE(
+      decode_from_host(wire::encode(FromHost(core::WorkerSaid{.report = core::SteppedBack{}}))));
   EXPECT_FALSE(decode_host_to_gateway(wire::encode(HostToGateway(moved))));
   const core::WorkerSaid serving{.report = core::ModelServing{}};
   EXPECT_TRUE(decode_host_to_gateway(wire::encode(HostToGateway(tokens))));

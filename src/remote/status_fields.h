@@ -74,6 +74,7 @@ inline void fields(Fields& v, ModelStatus& x) {
   v(20, "fetch", x.fetch);
   v(21, "kv_moved_tokens", x.kv_moved_tokens);
   v(22, "kv_again_tokens", x.kv_again_tokens);
+  v(23, "step_backs", x.step_backs);
 }
 
 inline void fields(Fields& v, SuspendCost& x) {
@@ -115,6 +116,7 @@ inline void fields(Fields& v, ResidentStatus& x) {
   v(4, "weights_pages", x.weights_pages, kCount);
   v(5, "kv_pages", x.kv_pages, kCount);
   v(6, "requests_running", x.requests_running, kCount);
+  v(7, "staged", x.staged);
 }
 
 inline void fields(Fields& v, GuestStatus& x) {

@@ -228,7 +228,7 @@ void Host::connect_ranks(const core::ConnectGroup& command) {
     HEDDLE_CHECK(worker->second->epoch() == member.epoch &&
                  std::ranges::find(open, member.model) != open.end());
     if (worker != first && first != workers_.end()) {
-      worker->second->follow(member.model, first->second);
+      worker->second->follow(member.model, leader.model, first->second);
       followers.push_back(worker->second);
     }
   }

@@ -41,6 +41,7 @@ inline WorldOptions anything_sharded(WorldOptions options) {
   Rng rng(options.seed ^ 0xc07U);
   options.devices = 2 + static_cast<int>(rng.below(4));
   options.sharded = 1 + static_cast<int>(rng.below(3));
+  options.beside = rng.below(2) == 0;
   return options;
 }
 

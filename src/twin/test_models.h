@@ -179,7 +179,7 @@ class DrawnModels {
   /// Shards a model in two equal parts, for every two devices of a host. Others may be beside every
   /// second one.
   void shard(const policy::Footprint& footprint, core::ManagerModel& model) {
-    model.shares = made_ % 2 == 0;
+    model.shares = options_.beside || made_ % 2 == 0;
     core::ManagerModel second = model;
     second.id = ModelId(++made_);
     second.part_of = model.id;

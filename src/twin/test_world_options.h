@@ -44,6 +44,7 @@ struct WorldOptions {
   bool reloads = false;
   bool pin_one = false;
   int sharded = 0;                ///< So many of the models are sharded over two devices.
+  bool beside = false;            ///< All of these may be beside others.
   int fetched = 0;                ///< So many of the others come over a network, and may be cut.
   std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
   Duration min_residence = 20ms;

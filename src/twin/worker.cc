@@ -97,6 +97,8 @@ void Worker::take(const Input& input) {
     take_in(*ranks);
   } else if (const auto* ask = std::get_if<AskForShare>(&input)) {
     take_in(*ask);
+  } else if (const auto* leave = std::get_if<AskToLeave>(&input)) {
+    take_in(*leave);
   } else {
     take_in(std::get<PipeGone>(input));
   }
@@ -246,9 +248,7 @@ void Worker::perform(const core::CloseModel& command) {
   model.closing = true;
   model.to_pool = command.image == core::ImagePages::kToPool;
   link_.stop(command.model);
-  if (ranked_ && ranked_->model == command.model) {
-    leave_group();
-  }
+  leave_group(command.model);
   if (reserve_ && reserve_->model == command.model) {
     give_back_reserve();
   }

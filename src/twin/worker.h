@@ -60,8 +60,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
             Duration pace_step,
             Duration pace_token,
             const std::vector<std::shared_ptr<Worker>>& followers);
-  /// Its open model is in the group that `leader` leads.
-  void follow(ModelId model, const std::shared_ptr<Worker>& leader);
+  /// Its open model is in the group that `leader` leads for its model `group`.
+  void follow(ModelId model, ModelId group, const std::shared_ptr<Worker>& leader);
 
   /// Its open model is a stage of a pipeline from now on; stage 0 leads.
   void join(PipeNo pipe, ModelId model, std::size_t stage);
@@ -106,15 +106,21 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// Its shard is in a group from now on.
   struct JoinRanks {
     ModelId model{};
-    bool leads = false;
+    ModelId group{};                              ///< The leader's shard.
     std::vector<std::weak_ptr<Worker>> others{};  ///< Of the leader all, else the leader.
+    [[nodiscard]] bool leads() const { return model == group; }
   };
   /// The leader would have a share of so many pages.
   struct AskForShare {
+    ModelId group{};
     std::int64_t pages = 0;
   };
-  using Input =
-      std::variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone, JoinRanks, AskForShare>;
+  /// The leader has all ranks leave.
+  struct AskToLeave {
+    ModelId group{};
+  };
+  using Input = std::
+      variant<core::WorkerEvent, JoinPipe, FromStage, PipeGone, JoinRanks, AskForShare, AskToLeave>;
   struct Heard {
     Input input{};
     Instant at{};
@@ -197,24 +203,34 @@ class Worker : public std::enable_shared_from_this<Worker> {
     KvCount kv;
   };
 
-  /// The ranks of a group agree about its share: until then nobody of them does anything else.
+  /// A shard that is in a group, with the group's share of this device.
+  struct Rank {
+    JoinRanks joined{};
+    std::unique_ptr<Reserve> share{};
+  };
+  /// The ranks of a group agree about its share, or leave: until then nobody of them does anything
+  /// else.
   struct Meeting {
+    ModelId model{};
     std::int64_t least = 0;
     std::size_t awaited = 0;
   };
 
   void take_in(const JoinRanks& join);
   void take_in(const AskForShare& ask);
-  void hear_offer(std::int64_t pages);
-  void set_share(std::int64_t pages);
-  void leave_group();
+  void take_in(const AskToLeave& ask);
+  [[nodiscard]] Rank* rank_in(ModelId group);
+  void hear_offer(ModelId group, std::int64_t pages);
+  void hear_left(ModelId group);
+  void set_share(Rank& rank, std::int64_t pages);
+  void leave_group(ModelId model);
   [[nodiscard]] KvCount& kv_of(ModelId model);
   [[nodiscard]] core::KvCounted counted() const;
   [[nodiscard]] bool kv_changed();
-  [[nodiscard]] bool runs_group(const policy::StepPlan& plan) const;
-  [[nodiscard]] Duration followers_busy() const;
-  void hold_followers();
-  void release_followers();
+  [[nodiscard]] const Rank* led_in(const policy::StepPlan& plan) const;
+  [[nodiscard]] Duration followers_busy(const Rank& leader) const;
+  static void hold_followers(const Rank& leader);
+  static void release_followers(const Rank& leader);
   void tell(const core::WorkerEvent& event);
   void queue(Input input);
   void take(const Input& input);
@@ -263,6 +279,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::MoveHome& command);
   void perform(const core::ReservePipe& command);
   void perform(const core::SizeShare& command);
+  void perform(const core::LeaveRanks& command);
   void perform(const core::GatherKv& command);
   void perform(const core::EndGather& command);
   void perform(const core::FetchKv& command);
@@ -308,8 +325,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::set<PipeNo> told_of_{};                    ///< That it is, or was, to join.
   std::map<PipeNo, std::vector<Input>> early_{};  ///< Of pipelines that it is about to join.
   std::unique_ptr<Reserve> reserve_{};
-  std::optional<JoinRanks> ranked_{};
-  std::unique_ptr<Reserve> share_{};  ///< Of a rank: of a group's sequences, on rank 0.
+  std::map<ModelId, Rank> ranks_{};
   std::optional<Meeting> meeting_{};
   bool held_ = false;        ///< A step of its group runs, whose leader is another.
   Instant busy_until_{};     ///< Its last step ends then.

@@ -16,12 +16,12 @@ void Worker::lead(ModelId model,
   leading.in_lockstep = true;
   leading.pace_step = pace_step;
   leading.pace_token = pace_token;
-  queue(JoinRanks{.model = model, .leads = true, .others = {followers.begin(), followers.end()}});
+  queue(JoinRanks{.model = model, .group = model, .others = {followers.begin(), followers.end()}});
 }
 
-void Worker::follow(ModelId model, const std::shared_ptr<Worker>& leader) {
+void Worker::follow(ModelId model, ModelId group, const std::shared_ptr<Worker>& leader) {
   if (alive_) {
-    queue(JoinRanks{.model = model, .others = {leader}});
+    queue(JoinRanks{.model = model, .group = group, .others = {leader}});
   }
 }
 
@@ -30,134 +30,215 @@ void Worker::take_in(const JoinRanks& join) {
   if (found == models_.end() || found->second.closing || !found->second.opened) {
     return;  // It was closed before the group was formed.
   }
-  HEDDLE_CHECK(!ranked_ || ranked_->model == join.model);
-  if (ranked_) {
-    leave_group();  // Its leader has gone.
-  }
-  ranked_ = join;
-  share_ = std::make_unique<Reserve>(
+  leave_group(join.model);  // Where its leader has gone.
+  Rank& rank = ranks_[join.model];
+  rank.joined = join;
+  rank.share = std::make_unique<Reserve>(
       join.model, 0, around_.page_count, std::span<const PageId>{}, options_.prefix_cache > 0);
+  KvCount& kv = rank.share->kv;
   if (around_.contents != nullptr) {
-    share_->kv.watch(*around_.contents, {.device = device(), .epoch = epoch()});
+    kv.watch(*around_.contents, {.device = device(), .epoch = epoch()});
   }
-  share_->kv.add_model(join.model, around_.models.at(join.model).model.footprint.kv);
-  tell(core::GroupJoined{.model = join.model, .leads = join.leads});
+  kv.add_model(join.model, around_.models.at(join.model).model.footprint.kv);
+  tell(core::GroupJoined{.model = join.model, .leads = join.leads()});
 }
 
-/// With nothing in it: its sequences have gone.
-void Worker::leave_group() {
-  share_->kv.trim(0);
-  share_->kv.drop_model(share_->model);
-  while (share_->kv.free() > 0) {
-    kv_.put(share_->kv.take());
+/// With nothing in it: its sequences have gone. Nothing where the model is in none.
+void Worker::leave_group(ModelId model) {
+  const auto found = ranks_.find(model);
+  if (found == ranks_.end()) {
+    return;
   }
-  share_.reset();
-  ranked_.reset();
-  meeting_.reset();
-  held_ = false;
+  KvCount& kv = found->second.share->kv;
+  kv.trim(0);
+  kv.drop_model(model);
+  while (kv.free() > 0) {
+    kv_.put(kv.take());
+  }
+  ranks_.erase(found);
+  if (meeting_ && meeting_->model == model) {
+    meeting_.reset();
+  }
+  held_ = held_ && !ranks_.empty();
+}
+
+/// Its part in the group that another leads for this shard; null: it has none.
+Worker::Rank* Worker::rank_in(ModelId group) {
+  for (auto& [model, rank] : ranks_) {
+    if (rank.joined.group == group) {
+      return &rank;
+    }
+  }
+  return nullptr;
 }
 
 // ---- Shares ----
 
 void Worker::perform(const core::SizeShare& command) {
-  if (!ranked_ || ranked_->model != command.model) {
+  const auto found = ranks_.find(command.model);
+  if (found == ranks_.end()) {
     return;  // It was closed.
   }
-  meeting_ = Meeting{.least = command.pages, .awaited = ranked_->others.size()};
-  for (const std::weak_ptr<Worker>& other : ranked_->others) {
-    if (const std::shared_ptr<Worker> there = other.lock()) {
-      around_.agenda.at(around_.agenda.now(),
-                        [there, leads = ranked_->leads, pages = command.pages] {
-                          if (!there->alive_) {
-                            return;
-                          }
-                          if (leads) {
-                            there->queue(AskForShare{.pages = pages});
-                          } else {
-                            there->hear_offer(pages);
-                          }
-                        });
+  const JoinRanks& joined = found->second.joined;
+  HEDDLE_CHECK(!meeting_);
+  meeting_ =
+      Meeting{.model = command.model, .least = command.pages, .awaited = joined.others.size()};
+  for (const std::weak_ptr<Worker>& other : joined.others) {
+    const std::shared_ptr<Worker> there = other.lock();
+    if (there == nullptr) {
+      continue;
     }
+    around_.agenda.at(around_.agenda.now(),
+                      [there, leads = joined.leads(), group = joined.group, pages = command.pages] {
+                        if (!there->alive_) {
+                          return;
+                        }
+                        if (leads) {
+                          there->queue(AskForShare{.group = group, .pages = pages});
+                        } else {
+                          there->hear_offer(group, pages);
+                        }
+                      });
   }
 }
 
 void Worker::take_in(const AskForShare& ask) {
-  if (ranked_ && !ranked_->leads) {
-    tell(core::ShareAsked{.model = ranked_->model, .pages = ask.pages});
+  if (const Rank* rank = rank_in(ask.group)) {
+    tell(core::ShareAsked{.model = rank->joined.model, .pages = ask.pages});
   }
 }
 
 /// Of the leader. When all have said what they have, each gets as many as the least.
-void Worker::hear_offer(std::int64_t pages) {
-  if (!meeting_ || !ranked_ || !ranked_->leads) {
+void Worker::hear_offer(ModelId group, std::int64_t pages) {
+  if (!meeting_ || meeting_->model != group) {
     return;
   }
   meeting_->least = std::min(meeting_->least, pages);
-  if (--meeting_->awaited > 0) {
-    return;
+  if (--meeting_->awaited == 0) {
+    set_share(ranks_.at(group), meeting_->least);
   }
-  set_share(meeting_->least);
 }
 
 /// Pages that are in use stay, on all ranks: rank 0 knows which.
-void Worker::set_share(std::int64_t pages) {
-  KvCount& kv = share_->kv;
-  for (; share_->pages < pages; ++share_->pages) {
+void Worker::set_share(Rank& rank, std::int64_t pages) {
+  Reserve& share = *rank.share;
+  KvCount& kv = share.kv;
+  for (; share.pages < pages; ++share.pages) {
     kv.put(kv_.take());
   }
-  const std::int64_t lacks = share_->pages - pages - kv.free();
+  const std::int64_t lacks = share.pages - pages - kv.free();
   if (lacks > 0) {
     kv.trim(std::max<std::int64_t>(0, kv.counted().cached_pages - lacks));
   }
-  for (; share_->pages > pages && kv.free() > 0; --share_->pages) {
+  for (; share.pages > pages && kv.free() > 0; --share.pages) {
     kv_.put(kv.take());
   }
   meeting_.reset();
-  if (ranked_->leads) {
-    for (const std::weak_ptr<Worker>& other : ranked_->others) {
+  if (rank.joined.leads()) {
+    for (const std::weak_ptr<Worker>& other : rank.joined.others) {
       const std::shared_ptr<Worker> there = other.lock();
       if (there != nullptr && there->alive_ && there->meeting_) {
-        there->set_share(share_->pages);
+        there->set_share(*there->rank_in(rank.joined.group), share.pages);
       }
     }
   }
-  tell(core::ShareSet{.model = share_->model, .pages = share_->pages});
+  tell(core::ShareSet{.model = share.model, .pages = share.pages});
   idle_said_ = false;
   at(around_.agenda.now(), [this] { work(); });
 }
 
+// ---- Who leaves ----
+
+/// Of the leader. It goes last, when all others have gone.
+void Worker::perform(const core::LeaveRanks& command) {
+  const auto found = ranks_.find(command.model);
+  if (found == ranks_.end()) {
+    return;  // It was closed.
+  }
+  const JoinRanks& joined = found->second.joined;
+  HEDDLE_CHECK(!meeting_ && joined.leads());
+  meeting_ = Meeting{.model = command.model, .awaited = joined.others.size()};
+  for (const std::weak_ptr<Worker>& other : joined.others) {
+    const std::shared_ptr<Worker> there = other.lock();
+    if (there != nullptr && there->alive_) {
+      there->queue(AskToLeave{.group = joined.group});
+    }
+  }
+}
+
+void Worker::take_in(const AskToLeave& ask) {
+  const Rank* const rank = rank_in(ask.group);
+  if (rank == nullptr) {
+    return;  // It was closed; the leader, too, is about to be.
+  }
+  const JoinRanks joined = rank->joined;
+  leave_group(joined.model);
+  if (const std::shared_ptr<Worker> leader = joined.others.front().lock()) {
+    around_.agenda.at(around_.agenda.now(), [leader, group = joined.group] {
+      if (leader->alive_) {
+        leader->hear_left(group);
+      }
+    });
+  }
+  tell(core::RanksLeft{.model = joined.model});
+}
+
+void Worker::hear_left(ModelId group) {
+  if (!meeting_ || meeting_->model != group || --meeting_->awaited > 0) {
+    return;
+  }
+  leave_group(group);
+  models_.at(group).in_lockstep = false;
+  tell(core::RanksLeft{.model = group});
+  idle_said_ = false;
+  at(around_.agenda.now(), [this] { work(); });
+}
+
+// ---- What there is ----
+
 KvCount& Worker::kv_of(ModelId model) {
-  return share_ && share_->model == model ? share_->kv : kv_;
+  const auto rank = ranks_.find(model);
+  return rank == ranks_.end() ? kv_ : rank->second.share->kv;
 }
 
 core::KvCounted Worker::counted() const {
   core::KvCounted all = kv_.counted();
-  if (share_) {
-    const core::KvCounted apart = share_->kv.counted();
-    for (core::KvHeld& held : all.kv) {
-      held.pages = held.model == share_->model ? apart.kv.front().pages : held.pages;
+  for (core::KvHeld& held : all.kv) {
+    if (const auto rank = ranks_.find(held.model); rank != ranks_.end()) {
+      held.pages = rank->second.share->kv.counted().kv.front().pages;
     }
   }
   return all;
 }
 
 bool Worker::kv_changed() {
-  const bool apart = share_ && share_->kv.changed();
-  return kv_.changed() || apart;
+  bool changed = kv_.changed();
+  for (auto& [model, rank] : ranks_) {
+    changed = rank.share->kv.changed() || changed;
+  }
+  return changed;
 }
 
 // ---- Steps ----
 
-bool Worker::runs_group(const policy::StepPlan& plan) const {
-  return ranked_ && ranked_->leads && std::ranges::any_of(plan.batches, [&](const auto& batch) {
-           return batch.model == ranked_->model;
-         });
+/// Its part in the group that the step runs and it leads; null: there is none. A step that ran two
+/// groups could have ranks wait for each other for ever.
+const Worker::Rank* Worker::led_in(const policy::StepPlan& plan) const {
+  const Rank* leader = nullptr;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    const auto rank = ranks_.find(batch.model);
+    if (rank != ranks_.end() && rank->second.joined.leads()) {
+      HEDDLE_CHECK(leader == nullptr);
+      leader = &rank->second;
+    }
+  }
+  return leader;
 }
 
 /// How long the others are at steps of their own: the group's begins when all have ended theirs.
-Duration Worker::followers_busy() const {
+Duration Worker::followers_busy(const Rank& leader) const {
   Duration longest{};
-  for (const std::weak_ptr<Worker>& other : ranked_->others) {
+  for (const std::weak_ptr<Worker>& other : leader.joined.others) {
     const std::shared_ptr<Worker> there = other.lock();
     if (there != nullptr && there->step_) {
       longest = std::max(longest, there->busy_until_ - around_.agenda.now());
@@ -166,17 +247,20 @@ Duration Worker::followers_busy() const {
   return longest;
 }
 
-void Worker::hold_followers() {
-  for (const std::weak_ptr<Worker>& other : ranked_->others) {
+/// Nobody else holds them: what they follow has one leader.
+void Worker::hold_followers(const Rank& leader) {
+  for (const std::weak_ptr<Worker>& other : leader.joined.others) {
     if (const std::shared_ptr<Worker> there = other.lock()) {
-      there->held_ = there->ranked_.has_value();
+      HEDDLE_CHECK(!there->held_ &&
+                   (!there->step_ || there->led_in(there->step_->plan) == nullptr));
+      there->held_ = there->rank_in(leader.joined.group) != nullptr;
     }
   }
 }
 
 /// What they have to do they do before the group's next step.
-void Worker::release_followers() {
-  for (const std::weak_ptr<Worker>& other : ranked_->others) {
+void Worker::release_followers(const Rank& leader) {
+  for (const std::weak_ptr<Worker>& other : leader.joined.others) {
     const std::shared_ptr<Worker> there = other.lock();
     if (there != nullptr && std::exchange(there->held_, false) && there->alive_) {
       there->work();

@@ -95,7 +95,7 @@ Duration Worker::context_time(const policy::StepPlan& plan) {
     std::int64_t guests = 0;
     for (const policy::StepSlice& slice : batch.slices) {
       const std::int64_t away =
-          ranked_ && ranked_->model == batch.model ? 0 : kv_.away(batch.model, slice.sequence);
+          ranks_.contains(batch.model) ? 0 : kv_.away(batch.model, slice.sequence);
       const std::int64_t past = sequences_.at(slice.sequence).computed;
       home += device_.pace_context * (past - away + slice.tokens);
       guests += away;
@@ -158,12 +158,13 @@ void Worker::check_waiting_step() {
       step_->gives_up
           ? around_.agenda.now()
           : std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
+  const Rank* const leader = led_in(step_->plan);
   const Instant ends = std::max(computed, step_->began + paced_time(step_->plan)) +
-                       (runs_group(step_->plan) ? followers_busy() : Duration{});
+                       (leader != nullptr ? followers_busy(*leader) : Duration{});
   step_->hosted_before = step_->guest_time = guest_time_;
   busy_until_ = ends + device_.step_overhead;
-  if (runs_group(step_->plan)) {
-    hold_followers();
+  if (leader != nullptr) {
+    hold_followers(*leader);
   }
   at(busy_until_, [this] { end_step_or_go_on(); });
 }
@@ -233,8 +234,8 @@ void Worker::end_step() {
   done.counted = counted();
   tell(done);
   idle_said_ = false;
-  if (runs_group(step.plan)) {
-    release_followers();
+  if (const Rank* const leader = led_in(step.plan)) {
+    release_followers(*leader);
   }
   work();
 }

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -277,6 +278,85 @@ TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
       });
   EXPECT_GT(survival.done, 50 * survival.failed);
   EXPECT_GT(companions, 30 / kShare);
+}
+
+/// What was seen of groups that are beside each other.
+struct Companies {
+  std::int64_t formed_together = 0;
+  std::int64_t steps_back = 0;
+  std::int64_t groups = 0;
+
+  void look(const World& world) {
+    groups += groups_of(world);
+    for (const core::ModelStatus& model : world.twin().models()) {
+      steps_back += static_cast<std::int64_t>(model.step_backs);
+    }
+    for (const auto& life : world.twin().lives()) {
+      formed_together += led_at_once(*life) > 1 ? 1 : 0;
+    }
+  }
+  /// Most groups that the worker has led at once.
+  static std::int64_t led_at_once(const Worker& life) {
+    std::set<ModelId> led;
+    std::size_t most = 0;
+    for (const auto& step : life.record()) {
+      if (const auto* joined = std::get_if<core::GroupJoined>(&step.event)) {
+        led.insert(joined->model);
+      } else if (const auto* left = std::get_if<core::RanksLeft>(&step.event)) {
+        led.erase(left->model);
+      } else if (const auto* closed = std::get_if<core::ModelClosed>(&step.event)) {
+        led.erase(closed->model);
+      }
+      most = std::max(most, led.size());
+    }
+    return static_cast<std::int64_t>(most);
+  }
+};
+
+// Where memory allows, groups are formed at once, and their steps take turns; where it does not,
+// idle ones step back. A worker CHECKs that no two leaders hold it at once.
+TEST(World, GroupsBesideEachOtherAllAnswer) {
+  Companies companies;
+  play(
+      200,
+      [](std::uint64_t seed) {
+        return WorldOptions{.devices = 2 + 2 * static_cast<int>(seed % 2),
+                            .models = 5,
+                            .host_pages = 40,
+                            .device_pages = 14 + 4 * static_cast<std::int64_t>(seed % 6),
+                            .copy = seed % 3 == 0,
+                            .sharded = 2 + static_cast<int>(seed % 3),
+                            .beside = true,
+                            .prefix_cache = seed % 4 == 0 ? 100 : 0};
+      },
+      [&](const World& world) {
+        expect_answers(world);
+        companies.look(world);
+      });
+  RecordProperty("groups", std::to_string(companies.groups));
+  RecordProperty("steps_back", std::to_string(companies.steps_back));
+  EXPECT_GT(companies.formed_together, 50 / kShare);
+  EXPECT_GT(companies.steps_back, 50 / kShare);
+}
+
+TEST(World, GroupsBesideEachOtherOutliveTheirWorkers) {
+  Survival survival;
+  Companies companies;
+  play(
+      100,
+      [](std::uint64_t seed) {
+        return WorldOptions{.models = 4,
+                            .device_pages = 14 + 4 * static_cast<std::int64_t>(seed % 6),
+                            .deaths = 4,
+                            .sharded = 3,
+                            .beside = true};
+      },
+      [&](const World& world) {
+        survival.look(world);
+        companies.look(world);
+      });
+  EXPECT_GT(survival.done, 50 * survival.failed);
+  EXPECT_GT(companies.formed_together, 20 / kShare);
 }
 
 /// Most requests are answered, whatever happens.

@@ -109,8 +109,9 @@ void DeviceExecutor::describe(const rpc::ModelDescription& model) {
 
 Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
                                        std::vector<core::WorkerEvent>& events) {
-  if (lockstep_ != nullptr && lockstep_->leads()) {
-    if (const Result<void> told = lockstep_->pass_on(command); !told) {
+  for (const auto& [shard, rank] : ranks_) {
+    if (const auto told = rank.lockstep->leads() ? rank.lockstep->pass_on(command) : Result<void>();
+        !told) {
       return told;
     }
   }
@@ -279,18 +280,11 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     mapper_->close(command.model, nullptr, Mapper::After::kLetGo);  // Nothing was mapped.
     return;
   }
-  const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
-  if (joined) {
-    for (const core::SequenceId id : std::exchange(followed_, {})) {
-      remove(id);  // The leader has ended: what it said of them is on its way.
-    }
-  }
+  forget_followed(command.model);  // The leader has ended: what it said of them is on its way.
   engine_->remove_model(command.model);
   guests_->forget(command.model);
   grammars_->forget(command.model);
-  if (joined) {
-    lockstep_.reset();
-  }
+  ranks_.erase(command.model);
   if (pipe_ != nullptr && pipe_->model() == command.model) {
     pipe_.reset();
   }
@@ -337,9 +331,21 @@ void DeviceExecutor::execute(const core::PrioritiseCopy& command,
   mapper_->prioritise(command.model);
 }
 
+/// Of the group that the step runs, the rank that is here; null: it runs none.
+Lockstep* DeviceExecutor::lockstep_of(const policy::StepPlan& plan) const {
+  Lockstep* group = nullptr;
+  for (const auto& [shard, rank] : ranks_) {
+    if (runs(plan, shard)) {
+      HEDDLE_CHECK(group == nullptr);  // Else ranks could meet in different orders.
+      group = rank.lockstep.get();
+    }
+  }
+  return group;
+}
+
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
-  const bool of_group = lockstep_ != nullptr && runs(command.plan, lockstep_->model());
-  const bool follows = of_group && !lockstep_->leads();
+  Lockstep* const group = lockstep_of(command.plan);
+  const bool follows = group != nullptr && !group->leads();
   std::erase_if(refused_, [&](core::SequenceId id) {
     return is_followed(id) == follows;  // The core that runs this has heard of all of its own.
   });
@@ -380,8 +386,8 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
                            stats_);
   done.hosting = std::min(pacing_.guest_time() - guest_time, done.took);
   done.counted = counted();
-  if (of_group) {
-    if (const Result<void> same = lockstep_->compare(done); !same) {
+  if (group != nullptr) {
+    if (const Result<void> same = group->compare(done); !same) {
       lost_ = same.error();
       return;
     }
@@ -411,11 +417,7 @@ policy::Doing DeviceExecutor::kind_of(const policy::StepPlan& plan, bool waits) 
   if (waits) {
     return policy::Doing::kWeights;
   }
-  const bool group = lockstep_ != nullptr &&
-                     std::any_of(plan.batches.begin(), plan.batches.end(), [this](const auto& at) {
-                       return at.model == lockstep_->model();
-                     });
-  return group ? policy::Doing::kGroupStep : policy::Doing::kStep;
+  return lockstep_of(plan) != nullptr ? policy::Doing::kGroupStep : policy::Doing::kStep;
 }
 
 void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> source) {
@@ -487,7 +489,7 @@ void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
     const std::lock_guard lock(open_mutex_);
     waits_since_ = steady_now();
     for (const policy::ModelBatch& batch : plan.batches) {
-      if (lockstep_ == nullptr || lockstep_->model() != batch.model) {
+      if (!ranks_.contains(batch.model)) {
         waited_for_.insert(batch.model);
       }
     }

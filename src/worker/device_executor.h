@@ -102,14 +102,17 @@ class DeviceExecutor {
   /// Why these pages are of no use to this device, which has let go of them; none: they are.
   [[nodiscard]] std::optional<Error> refuse(const core::LendGuests& lend);
 
-  /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
-  /// carries out for the engine and that model is passed on to the others. A device has one group
-  /// at a time. What the core is to hear is appended to `events`.
+  /// Makes an open model, which is a shard, part of a group, until it is closed or leaves. Of rank
+  /// 0, what it carries out for the engine and that model is passed on to the others. A device may
+  /// have several groups, all with the same leader; a step runs one of them. What the core is to
+  /// hear is appended to `events`.
   void join(std::unique_ptr<Lockstep> lockstep, std::vector<core::WorkerEvent>& events);
-  /// Of the other ranks: carries out what rank 0 passed on, for the shard that joined. No core of
-  /// this device hears of it but of its share, by `events`. Ignored once the shard was closed. An
-  /// error as carry_out() has it.
-  Result<void> follow(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
+  /// Of the other ranks: carries out what rank 0 passed on, for this shard, which joined. No core
+  /// of this device hears of it but of its share, by `events`. Ignored once the shard was closed.
+  /// An error as carry_out() has it.
+  Result<void> follow(ModelId shard,
+                      core::WorkerCommand command,
+                      std::vector<core::WorkerEvent>& events);
 
   /// Makes an open model, which is a stage of a pipeline, part of it, until it is closed. What the
   /// core is to hear is appended to `events`, as by the next two.
@@ -163,6 +166,11 @@ class DeviceExecutor {
     store::ImageLayout layout{};
     std::optional<memory::Window> window{};  ///< Once reserved, for the life of this object.
   };
+  /// A shard that is in a group.
+  struct Rank {
+    std::unique_ptr<Lockstep> lockstep{};
+    std::set<core::SequenceId> followed{};  ///< Of the leader's core, what the engine has.
+  };
   struct OpenedModel {
     core::ImageSource source = core::ImageSource::kGiven;
     std::vector<PageId> weights{};
@@ -193,6 +201,7 @@ class DeviceExecutor {
   void execute(const core::MoveHome& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::ReservePipe& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SizeShare& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::LeaveRanks& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::GatherKv& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::EndGather& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::FetchKv& command, std::vector<core::WorkerEvent>& events);
@@ -201,6 +210,9 @@ class DeviceExecutor {
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
 
+  [[nodiscard]] Lockstep* lockstep_of(const policy::StepPlan& plan) const;
+  void meet_ranks(Lockstep& lockstep);
+  void forget_followed(ModelId shard);
   void give_up_for_graphs(std::int64_t count);
   void take_from_graphs(std::int64_t count);
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
@@ -245,7 +257,6 @@ class DeviceExecutor {
   std::set<core::SequenceId> refused_{};
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
   std::optional<Error> lost_{};
-  std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   /// What others were asked for of a sequence, and have not answered.
   struct KvAsks {
     std::uint64_t first = 0;  ///< Number of the first ask.
@@ -266,12 +277,12 @@ class DeviceExecutor {
     core::ImageSource source = core::ImageSource::kGiven;
     std::uint64_t image_bytes = 0;
   };
-  std::map<ModelId, Open> open_{};        // Guarded by open_mutex_, as the next two.
-  std::set<ModelId> waited_for_{};        ///< Models for whose weights a step waits.
-  Instant waits_since_{};                 ///< When that step began.
-  bool interrupted_ = false;              ///< That step was to give up.
-  std::unique_ptr<Lockstep> lockstep_{};  ///< Outlives the model in the engine.
-  std::unique_ptr<HotGuests> guests_{};   ///< Likewise.
+  std::map<ModelId, Open> open_{};       // Guarded by open_mutex_, as the next two.
+  std::set<ModelId> waited_for_{};       ///< Models for whose weights a step waits.
+  Instant waits_since_{};                ///< When that step began.
+  bool interrupted_ = false;             ///< That step was to give up.
+  std::map<ModelId, Rank> ranks_{};      ///< Outlive the models in the engine.
+  std::unique_ptr<HotGuests> guests_{};  ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.

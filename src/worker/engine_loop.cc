@@ -178,7 +178,9 @@ void EngineLoop::take_in(Input input) {
     tell_core(std::move(said));
   } else if (auto* followed = std::get_if<Followed>(&input)) {
     std::vector<core::WorkerEvent> said;
-    if (const auto done = executor_->follow(std::move(followed->command), said); !done) {
+    const Result<void> done =
+        executor_->follow(followed->shard, std::move(followed->command), said);
+    if (!done) {
       give_up(done.error());
     }
     tell_core(std::move(said));

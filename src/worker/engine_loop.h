@@ -36,7 +36,10 @@ class EngineLoop {
   void hear(rpc::ModelDescription model) { push(std::move(model)); }
   /// What its rank 0 says comes by hear_leader(), from then on.
   void hear(std::unique_ptr<Lockstep> lockstep) { push(std::move(lockstep)); }
-  void hear_leader(core::WorkerCommand command) { push(Followed{std::move(command)}); }
+  /// Of rank 0 of the group that this shard is in.
+  void hear_leader(ModelId shard, core::WorkerCommand command) {
+    push(Followed{.shard = shard, .command = std::move(command)});
+  }
   void hear(std::unique_ptr<Pipe> pipe) { push(std::move(pipe)); }
   /// What comes from the stage before, and that one of the others has gone.
   void hear_stage(std::uint64_t pipe, std::string payload) {
@@ -60,6 +63,7 @@ class EngineLoop {
     Instant at{};
   };
   struct Followed {
+    ModelId shard{};
     core::WorkerCommand command{};
   };
   struct FromStage {

@@ -50,7 +50,6 @@ void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::Wor
     return;
   }
   note_refused(sequence);
-  followed_.erase(sequence);
   events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
 }
 
@@ -189,8 +188,9 @@ void DeviceExecutor::execute(const core::RemoveSequence& command,
 
 void DeviceExecutor::note_refused(core::SequenceId id) {
   refused_.insert(id);
-  if (lockstep_ != nullptr) {
-    lockstep_->forget(id);
+  for (auto& [shard, rank] : ranks_) {
+    rank.lockstep->forget(id);
+    rank.followed.erase(id);
   }
 }
 
@@ -201,6 +201,17 @@ void DeviceExecutor::remove(core::SequenceId id) {
   } else if (refused_.erase(id) == 0) {
     engine_->remove_sequence(id);
     kv_changed_ = true;
+  }
+}
+
+/// What the engine has of sequences of another rank's core, for this shard.
+void DeviceExecutor::forget_followed(ModelId shard) {
+  const auto rank = ranks_.find(shard);
+  if (rank == ranks_.end()) {
+    return;
+  }
+  for (const core::SequenceId id : std::exchange(rank->second.followed, {})) {
+    remove(id);
   }
 }
 

@@ -259,7 +259,7 @@ std::vector<TokenId> generate(const spec::ModelSpec& spec,
   collective::SharedCollective group(links.area, links.rank);
   if (spec.shard.ranks > 1) {
     peers = PeerRanks::meet(host.device(), links, 60s).value();
-    engine->join_group(kModel, group, &peers->area());
+    engine->set_group(kModel, &group, &peers->area());
     HEDDLE_CHECK(engine->pipes().set_share(kModel, host.pool().free_count()).has_value());
   }
   engine->set_image_ready(kModel, model.layout.bytes);

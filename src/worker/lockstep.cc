@@ -89,6 +89,7 @@ bool is_for_engine(const core::WorkerCommand& command) {
   return std::holds_alternative<core::AddSequence>(command) ||
          std::holds_alternative<core::TakePrefixes>(command) ||
          std::holds_alternative<core::SizeShare>(command) ||
+         std::holds_alternative<core::LeaveRanks>(command) ||
          std::holds_alternative<core::PreemptSequence>(command) ||
          std::holds_alternative<core::RemoveSequence>(command) ||
          std::holds_alternative<core::RunStep>(command);
@@ -121,7 +122,10 @@ std::optional<core::WorkerCommand> Lockstep::of_group(const core::WorkerCommand&
     return own.plan.batches.empty() ? std::nullopt : std::optional<core::WorkerCommand>(own);
   }
   const auto* size = std::get_if<core::SizeShare>(&command);
-  return size != nullptr && size->model == model_ ? std::optional(command) : std::nullopt;
+  const auto* leave = std::get_if<core::LeaveRanks>(&command);
+  const bool own =
+      (size != nullptr && size->model == model_) || (leave != nullptr && leave->model == model_);
+  return own ? std::optional(command) : std::nullopt;
 }
 
 core::WorkerCommand Lockstep::named_here(core::WorkerCommand command) const {
@@ -138,6 +142,8 @@ core::WorkerCommand Lockstep::named_here(core::WorkerCommand command) const {
     remove->sequence = followed(remove->sequence);
   } else if (auto* size = std::get_if<core::SizeShare>(&command)) {
     size->model = model_;
+  } else if (auto* leave = std::get_if<core::LeaveRanks>(&command)) {
+    leave->model = model_;
   } else if (auto* run = std::get_if<core::RunStep>(&command)) {
     for (policy::ModelBatch& batch : run->plan.batches) {
       batch.model = model_;
@@ -186,6 +192,10 @@ const ops::PeerArea* Lockstep::meet_peers(device::Device& device, bool whole) {
        {"rank", group_->rank()},
        {"why", met ? "another rank cannot, or weights are on their way" : met.error().message}});
   return nullptr;
+}
+
+Result<void> Lockstep::part() {
+  return group_->agree(0);
 }
 
 Result<void> Lockstep::compare(const core::StepDone& done) {

@@ -40,9 +40,9 @@ class Lockstep {
   [[nodiscard]] bool leads() const { return group_->rank() == 0; }
 
   /// By what the kernels of all ranks exchange without the host, where all of them can; else
-  /// nullptr, and the log says why. Where there are links all ranks come here, and wait for each
-  /// other. `device` is this rank's, and outlives this; `whole`: all of its weights are there, so
-  /// that no kernel waits for a rank that waits for them.
+  /// nullptr, and the log says why. Where there are links all ranks come here, at the same place
+  /// among rank 0's commands, and wait for each other. `device` is this rank's, and outlives this;
+  /// `whole`: all of its weights are there, so that no kernel waits for a rank that waits for them.
   [[nodiscard]] const ops::PeerArea* meet_peers(device::Device& device, bool whole);
 
   /// Of rank 0: the others carry out the same command, as far as it is one for the engine and the
@@ -53,6 +53,8 @@ class Lockstep {
   /// Of the others: what rank 0 said, in the names that the shard and its sequences have here.
   [[nodiscard]] core::WorkerCommand named_here(core::WorkerCommand command) const;
 
+  /// Waits until all ranks are about to leave the group: each has carried out all that rank 0 said.
+  Result<void> part();
   /// Waits until all ranks have ended the step, of which the group's model was a part. kCorrupt, on
   /// all of them, where they did not do the same or hold equally many pages; kUnavailable when one
   /// of them is gone.

@@ -151,5 +151,26 @@ TEST_F(LockstepTest, WhicheverPartOfAStepDiffersBothHearOfIt) {
   }
 }
 
+TEST_F(LockstepTest, AllRanksLeaveTogether) {
+  ASSERT_TRUE(leader_->pass_on(core::LeaveRanks{.model = ModelId(9)}));
+  ASSERT_TRUE(leader_->pass_on(core::LeaveRanks{.model = kModel}));
+  std::array<char, 4096> bytes{};
+  const ssize_t received = ::recv(follower_end_.get(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(received, 0);
+  rpc::FrameDecoder decoder(bytes.size());
+  decoder.add(std::as_bytes(std::span(bytes.data(), static_cast<std::size_t>(received))));
+  const auto frame = decoder.next();
+  ASSERT_TRUE(frame.has_value() && frame->has_value());
+  const auto command = core::decode_worker_command((*frame)->payload);
+  ASSERT_TRUE(command.has_value());
+  EXPECT_TRUE(std::holds_alternative<core::LeaveRanks>(*command));
+  Result<void> other;
+  std::thread thread([&] { other = follower_->part(); });
+  const Result<void> own = leader_->part();
+  thread.join();
+  EXPECT_TRUE(own);
+  EXPECT_TRUE(other);
+}
+
 }  // namespace
 }  // namespace heddle::worker

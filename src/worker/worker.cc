@@ -257,12 +257,14 @@ class Worker {
     }
     descriptors.erase(descriptors.begin());
     if (!leads) {
-      leader_ = std::make_unique<rpc::Link>(
+      leaders_[join.model] = std::make_unique<rpc::Link>(
           loop_.get_executor(),
           std::move(descriptors[0]),
-          rpc::Link::Handlers{.on_frame = [this](const rpc::Frame& frame) { follow(frame); },
-                              .on_closed = [](const Error&) {}});  // It has left; or the parent
-      descriptors.clear();                                         // ends this process, too.
+          rpc::Link::Handlers{
+              .on_frame = [this,
+                           shard = join.model](const rpc::Frame& frame) { follow(shard, frame); },
+              .on_closed = [](const Error&) {}});  // It has left; or the parent ends this
+      descriptors.clear();                         // process, too.
     }
     auto links = links_of(join, (*group)->area());
     engine_->hear(std::make_unique<Lockstep>(
@@ -286,7 +288,7 @@ class Worker {
                        .on_failed = [](const Error& error) { fail(error); }}));
   }
 
-  void follow(const rpc::Frame& frame) {
+  void follow(ModelId shard, const rpc::Frame& frame) {
     Result<core::WorkerCommand> command = core::decode_worker_command(frame.payload);
     if (!command) {
       fail({command.error().code, "the leader of the group: " + command.error().message});
@@ -294,7 +296,7 @@ class Worker {
     if (!is_for_engine(*command)) {
       fail({Code::kCorrupt, "the leader of the group says what is not for an engine"});
     }
-    engine_->hear_leader(std::move(*command));
+    engine_->hear_leader(shard, std::move(*command));
   }
 
   Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello, int arena_fd) {
@@ -343,7 +345,8 @@ class Worker {
   rpc::Link link_;
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;
-  std::unique_ptr<rpc::Link> leader_{};  ///< Of the group that this worker follows.
+  /// Of groups that this worker follows, by its shard.
+  std::map<ModelId, std::unique_ptr<rpc::Link>> leaders_{};
   GuestTime guest_time_{};
   std::unique_ptr<GuestHosts> guest_hosts_{};  ///< Uses the arena's mapping, or the GPU.
 };

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -20,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kSharded = "qwen3-window";
+constexpr const char* kOtherSharded = "mistral-window-f32";
 constexpr const char* kSingle = "llama-mha-f32";
 
 class Groups : public testing::Test {
@@ -243,6 +246,112 @@ TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
     return devices[0].usage.free == devices[0].usage.total &&
            devices[1].usage.free == devices[1].usage.total;
   }));
+}
+
+/// Two sharded models on the same two devices.
+class TwoGroups : public Groups {
+ protected:
+  /// With memory for the weights of both, and so many pages of KV; nullopt: as many as a request of
+  /// either may need.
+  LiveSystem& make_two(std::optional<std::int64_t> kv_pages, Duration pace = {}) {
+    config::Config config = small_host(0, 2);
+    std::int64_t images = 0;
+    std::int64_t workspace = 0;
+    std::int64_t kv = 0;
+    for (const char* name : {kSharded, kOtherSharded}) {
+      add_golden(config, name);
+      config::ModelConfig& model = config.models.back();
+      model.tensor_parallel = 2;
+      const policy::Footprint need = footprint_of(config, model);
+      const std::int64_t length = 16 + std::ssize(engine::read_golden(name).greedy);
+      images += need.image_pages;
+      workspace = std::max(workspace, need.overhead_pages);
+      kv = std::max(kv, policy::kv_pages(need.kv, {&length, 1}) + need.min_kv_pages);
+    }
+    for (config::DeviceConfig& device : config.devices) {
+      const std::int64_t pages = images + workspace + kv_pages.value_or(kv);
+      device.memory = static_cast<std::uint64_t>(pages) * kPageBytes;
+      device.pace.step = pace;
+    }
+    system_.emplace(config);
+    HEDDLE_CHECK(!system_->failure().has_value());
+    return *system_;
+  }
+  static policy::Footprint footprint_of(const config::Config& config,
+                                        const config::ModelConfig& model) {
+    const auto shards = agent::open_host_shards(model.path,
+                                                config.directory,
+                                                model.dtype,
+                                                {.page_bytes = kPageBytes, .max_batch_tokens = 16},
+                                                2);
+    HEDDLE_CHECK(shards.has_value());
+    return shards->front().footprint;
+  }
+  std::shared_ptr<Answer> ask_other() {
+    return system_->ask(kOtherSharded, prompt_of(other_), std::ssize(other_.greedy));
+  }
+  static std::uint64_t all(const auto& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  }
+
+  const engine::Golden other_ = engine::read_golden(kOtherSharded);
+};
+
+TEST_F(TwoGroups, WithMemoryForBothTheyRunAtOnceAndNobodyLeaves) {
+  LiveSystem& system = make_two(200);
+  for (int turn = 0; turn < 3; ++turn) {
+    expect_right(ask(kSharded), sharded_);
+    expect_right(ask_other(), other_);
+  }
+  std::vector<std::pair<std::shared_ptr<Answer>, const engine::Golden*>> asked;
+  for (int i = 0; i < 12; ++i) {
+    asked.emplace_back(ask(kSharded), &sharded_);
+    asked.emplace_back(ask_other(), &other_);
+  }
+  for (const auto& [answer, golden] : asked) {
+    expect_right(answer, *golden);
+    EXPECT_EQ(answer->record().restarts, 0);
+  }
+  for (const char* model : {kSharded, kOtherSharded}) {
+    const core::ModelStatus status = system.model(model);
+    EXPECT_EQ(all(status.loads), 1U) << model;
+    EXPECT_EQ(all(status.evictions), 0U) << model;
+    EXPECT_EQ(status.step_backs, 0U) << model;
+    EXPECT_EQ(status.residency, core::Residency::kWarm) << model;
+  }
+}
+
+TEST_F(TwoGroups, WithMemoryForKvOfOneTheyStepBackByTurns) {
+  LiveSystem& system = make_two(std::nullopt);
+  for (int turn = 0; turn < 4; ++turn) {
+    expect_right(ask(kSharded), sharded_);
+    expect_right(ask_other(), other_);
+  }
+  EXPECT_GE(system.model(kSharded).step_backs + system.model(kOtherSharded).step_backs, 3U);
+  for (const char* model : {kSharded, kOtherSharded}) {
+    EXPECT_EQ(all(system.model(model).loads), 1U) << model;
+    EXPECT_EQ(all(system.model(model).evictions), 0U) << model;
+  }
+}
+
+TEST_F(TwoGroups, AnswersOfBothGoOnWhicheverWorkerIsKilled) {
+  for (const DeviceId dies : {DeviceId(0), DeviceId(1)}) {
+    SCOPED_TRACE(testing::Message() << "killed on device " << dies.value());
+    LiveSystem& system = make_two(200, 3ms);
+    const auto first = ask(kSharded);
+    const auto second = ask_other();
+    bool killed = false;
+    second->on_news = [&] {
+      if (!killed && first->tokens().size() >= 2 && second->tokens().size() >= 3) {
+        killed = true;
+        const int pid = system.system().worker_pid(dies);
+        HEDDLE_CHECK(pid > 0 && ::kill(pid, SIGKILL) == 0);
+      }
+    };
+    expect_right(first, sharded_);
+    expect_right(second, other_);
+    EXPECT_TRUE(killed);
+  }
 }
 
 TEST_F(Groups, HeadsThatCannotBeDividedAreAnErrorThatSaysSo) {

@@ -25,7 +25,7 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
       if (other.config.id != model && stays(state, other) && !instance.is<Evicting>()) {
         room -= pages_of(state, device, id, workspace_of(state, device, place.model));
         blocked = blocked || !state.models.at(model).config.shares || other.external() ||
-                  in_group(state, id, instance);
+                  (in_group(state, id, instance) && !run_beside(state, device, place.model, id));
       }
     }
     blocked = blocked || (state.models.at(model).config.shares && room < 0);
@@ -107,7 +107,7 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
   DrainPlan engines{.model = shard, .began = state_.models.at(wanted).claim->began};
   out_.wake_by(device.paused_until);
   bool clear = !device.plan && state_.now >= device.paused_until;
-  const auto goes = in_the_way(state_, device, shard);
+  const auto way = in_the_way(state_, device, shard);
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = state_.models.at(id);
     if (instance.is<Evicting>()) {
@@ -122,10 +122,12 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
       } else {
         clear = clear && gone;
       }
-    } else if (!goes || std::ranges::count(*goes, id) > 0) {
+    } else if (!way || way->has(id)) {
       const bool leaves =
           let_go(device, id, wanted) && leading(state_, device, id)->in_flight.empty();
-      if (leaves && model.grouped()) {
+      if (leaves && way && std::ranges::count(way->steps_back, id) > 0) {
+        residency_.step_back(device.config.id, id, wanted);
+      } else if (leaves && model.grouped()) {
         residency_.evict(
             device.config.id, id, EvictMode::kWhenIdle, EvictionReason::kDisplaced, wanted);
       }
@@ -216,9 +218,9 @@ void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, Lo
   DeviceState& device = state_.devices.at(place.device);
   device.claimed.reset();
   replace(state_, place.device);
-  const auto goes = in_the_way(state_, device, place.model);
+  const auto way = in_the_way(state_, device, place.model);
   for (const auto& [other, instance] : device.instances) {
-    if (goes && std::ranges::count(*goes, other) == 0) {
+    if (way && std::ranges::count(way->goes, other) == 0) {
       continue;
     }
     const bool drained = instance.is<Draining>() && !state_.models.at(other).external();

@@ -16,8 +16,8 @@ namespace heddle::core::manager {
 [[nodiscard]] bool claimable(const State& state, ModelId model, DeviceId leader);
 
 /// Where a group goes that requests wait for, or that is to help another of its model: a model that
-/// wants a block of devices claims it; nothing else comes there, what is in the way leaves
-/// (in_the_way), and when that is gone the shards are loaded that are not there yet.
+/// wants a block of devices claims it; nothing else comes there, what is in the way leaves or steps
+/// back (in_the_way), and when that is done the shards are loaded that are not there yet.
 class Claims {
  public:
   Claims(State& state,

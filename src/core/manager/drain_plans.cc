@@ -355,16 +355,20 @@ bool awaits_front(const DeviceState& device, Instant now) {
 
 void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
   DeviceState& device = state_.devices.at(id);
-  const bool moving =
-      std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
-        return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
-      });
+  const auto moves = [](const auto& entry) {
+    return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
+  };
+  const bool moving = std::any_of(device.instances.begin(), device.instances.end(), moves) ||
+                      steps_back(state_, device);
   if (moving || !device.instances.contains(report.wanted_by) ||
       (device.plan && device.plan->lacks > 0 && !awaits_front(device, state_.now))) {
     return;  // That changes the device; the worker will say what it lacks then.
   }
   if (state_.models.at(report.wanted_by).config.shares) {
     want_share(id, report);
+    return;
+  }
+  if (free_shares(device, report.wanted_by, report.pages_wanted)) {
     return;
   }
   const std::vector<policy::ResidentView> others = others_at(device, report.wanted_by);
@@ -390,6 +394,22 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
   free_lacking(id);
 }
 
+/// Whether idle groups of the device had so many pages of KV: then they step back.
+bool DrainPlans::free_shares(const DeviceState& device, ModelId wanting, std::int64_t lacks) {
+  const std::vector<ModelId> idle = idle_shares(state_, device);
+  std::int64_t pages = 0;
+  for (const ModelId shard : idle) {
+    pages += device.instances.at(shard).kv_pages;
+  }
+  if (pages < lacks) {
+    return false;
+  }
+  for (const ModelId shard : idle) {
+    residency_.step_back(device.config.id, shard, whole(state_, wanting));
+  }
+  return true;
+}
+
 /// Of a device the others, as victims that may go at once whatever they do.
 std::vector<policy::ResidentView> DrainPlans::others_at(const DeviceState& device,
                                                         ModelId wanting) const {
@@ -411,13 +431,17 @@ void DrainPlans::want_share(DeviceId leader, const DeviceReport& report) {
   for (const ShardPlace& place : places) {
     const DeviceState& device = state_.devices.at(place.device);
     const std::int64_t lacks = report.pages_wanted - device.usage.free;
-    if (std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+    if (steps_back(state_, device) ||
+        std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
           return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
         })) {
       return;  // That changes the device; then the group is told.
     }
     if (lacks <= 0) {
       continue;
+    }
+    if (free_shares(device, place.model, lacks)) {
+      return;
     }
     std::vector<policy::ResidentView> others = others_at(device, place.model);
     std::erase_if(others, [&](const policy::ResidentView& resident) {

@@ -54,6 +54,7 @@ class DrainPlans {
   void drop(const DrainPlan& plan, DeviceId device);
   void end_turns(DeviceId id, const DrainPlan& plan);
   void want_share(DeviceId leader, const DeviceReport& report);
+  bool free_shares(const DeviceState& device, ModelId wanting, std::int64_t lacks);
   [[nodiscard]] std::vector<policy::ResidentView> others_at(const DeviceState& device,
                                                             ModelId wanting) const;
   bool dissolve_victims(const DeviceState& device, const DrainPlan& plan);

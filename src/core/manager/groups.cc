@@ -81,6 +81,61 @@ bool too_slow_beside(const State& state, const DeviceState& device, ModelId here
          std::min(model.objectives().tpot, state.models.at(asked(state, wanted)).objectives().tpot);
 }
 
+std::optional<DeviceId> leader_for(const State& state, DeviceId device, ModelId shard) {
+  const ModelId all = whole(state, shard);
+  std::optional<DeviceId> leads;
+  for (const auto& [leader, places] : state.models.at(all).config.groups) {
+    const bool has = std::ranges::any_of(places, [&](const ShardPlace& place) {
+      return place.device == device && place.model == shard;
+    });
+    if (has || (shard == all && leader == device)) {
+      leads = leader;
+    }
+  }
+  return leads;
+}
+
+bool run_beside(const State& state, const DeviceState& device, ModelId shard, ModelId other) {
+  const std::optional<DeviceId> leader = leader_for(state, device.config.id, shard);
+  const auto shares = [&](ModelId id) {
+    return state.models.at(id).config.shares && !of_cut(state, id);
+  };
+  return leader && shares(shard) && shares(other) &&
+         leader == leader_for(state, device.config.id, other);
+}
+
+bool may_step_back(const State& state, const DeviceState& device, ModelId shard) {
+  const Instance& here = device.instances.at(shard);
+  const ModelState& model = state.models.at(whole(state, shard));
+  const Instance* leader = leading(state, device, shard);
+  return in_group(state, shard, here) && model.config.shares && leader != nullptr &&
+         (leader->runs() || leader->is<SteppingBack>()) && model.unloads_asked.empty() &&
+         !model.removed && !stays(state, model);
+}
+
+std::vector<ModelId> idle_shares(const State& state, const DeviceState& device) {
+  std::vector<ModelId> idle;
+  for (const auto& [id, instance] : device.instances) {
+    const ModelId all = whole(state, id);
+    const ModelState& model = state.models.at(all);
+    const Instance* leader = leading(state, device, id);
+    if (instance.kv_pages > 0 && may_step_back(state, device, id) && leader->is<Serving>() &&
+        leader->in_flight.empty() && state.models.at(asked(state, id)).waiting.empty() &&
+        state.now >= leader->serving_since + model.config.min_residence) {
+      idle.push_back(id);
+    }
+  }
+  return idle;
+}
+
+bool steps_back(const State& state, const DeviceState& device) {
+  return std::ranges::any_of(device.instances, [&](const auto& entry) {
+    const Instance* leader =
+        in_group(state, entry.first, entry.second) ? leading(state, device, entry.first) : nullptr;
+    return leader != nullptr && leader->is<SteppingBack>();
+  });
+}
+
 bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
   const std::vector<ShardPlace> places = block(state, model, device.config.id);
   return std::any_of(places.begin(), places.end(), [&](const ShardPlace& place) {
@@ -129,7 +184,8 @@ Beside beside(const State& state, ModelId model, DeviceId leader) {
   for (const ShardPlace& place : block(state, model, leader)) {
     for (const auto& [id, instance] : state.devices.at(place.device).instances) {
       const bool alone = !state.models.at(model).config.shares || state.models.at(id).external() ||
-                         in_group(state, id, instance);
+                         (in_group(state, id, instance) &&
+                          !run_beside(state, state.devices.at(place.device), place.model, id));
       if (alone && id != place.model && !instance.is<Suspended>()) {
         most = std::max(most, instance.is<Evicting>() ? Beside::kLeaving : Beside::kStaying);
       }
@@ -189,8 +245,9 @@ void check_groups(const State& state) {
         const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
         // A manager before this one ordered it in, and this one out, of which nothing is known yet.
         const bool adopted = device.found && beside.is<Loading>();
-        const bool shares = state.models.at(model).config.shares &&
-                            !state.models.at(other).external() && !in_group(state, other, beside);
+        const bool shares =
+            state.models.at(model).config.shares && !state.models.at(other).external() &&
+            (!in_group(state, other, beside) || run_beside(state, device, model, other));
         HEDDLE_CHECK(other == model || leaves || absent || adopted || shares ||
                      of_cut(state, model) || (!instance.runs() && !instance.is<Member>()));
       }

@@ -1,19 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "core/manager/state.h"
 
 /// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
 /// that are loaded and evicted together, on a block of devices. Other models may be beside them
-/// where the group's KV has shares (ManagerModel::shares); but of groups a device has one at most.
-/// The group serves once each shard is complete to the last byte: a step that waited for weights on
-/// one device would hold up all of them.
+/// where the group's KV has shares (ManagerModel::shares): also other groups, where one device
+/// leads all of them (run_beside). The group serves once each shard is complete to the last byte: a
+/// step that waited for weights on one device would hold up all of them.
 ///
 /// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
 /// their devices with others and evicted one by one. A group that has lost a shard is worth nothing
 /// until that is there again. When a request asks for it, the group claims its block (Claims),
-/// loads what is missing and runs.
+/// loads what is missing and runs. An idle group that is in another's way, or whose KV others want,
+/// steps back to that.
 namespace heddle::core::manager {
 
 /// The instance that speaks for this one: of a further shard, that of rank 0, or null when that is
@@ -42,6 +45,30 @@ namespace heddle::core::manager {
                                    ModelId here,
                                    ModelId wanted);
 
+/// Who leads the groups of the model that have this shard there, as is configured; of stages whose
+/// blocks overlap, one of these. nullopt: none has it there.
+[[nodiscard]] std::optional<DeviceId> leader_for(const State& state,
+                                                 DeviceId device,
+                                                 ModelId shard);
+
+/// Whether groups that have these shards on the device may both be formed: their KV has shares, and
+/// one device leads both. Ranks wait for each other within a step. Where one device begins the
+/// steps of all groups of its block one after the other, no two of them wait in a circle.
+[[nodiscard]] bool run_beside(const State& state,
+                              const DeviceState& device,
+                              ModelId shard,
+                              ModelId other);
+
+/// Whether the group that has this shard here could step back once it is idle: its KV has a share,
+/// nobody wants it gone, and it may be evicted.
+[[nodiscard]] bool may_step_back(const State& state, const DeviceState& device, ModelId shard);
+
+/// Groups on the device whose KV is there for nobody, shards by name: they could step back now.
+[[nodiscard]] std::vector<ModelId> idle_shares(const State& state, const DeviceState& device);
+
+/// Whether a group on the device is told to step back, and has not yet.
+[[nodiscard]] bool steps_back(const State& state, const DeviceState& device);
+
 /// Whether a plan or a claim wants the model gone from here; of a group, from any of its devices.
 [[nodiscard]] bool is_to_leave(const State& state, const DeviceState& device, ModelId model);
 
@@ -65,7 +92,8 @@ struct Gathered {
 [[nodiscard]] bool left_over(const State& state, const DeviceState& device, ModelId model);
 
 /// What is on a block of devices that may not be there when the group runs: everything, or, where
-/// its KV has shares, other groups and external engines; kNobody of a cut, whatever is there.
+/// its KV has shares, external engines and groups that do not run beside it; kNobody of a cut,
+/// whatever is there.
 enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
 [[nodiscard]] Beside beside(const State& state, ModelId model, DeviceId leader);
 
@@ -77,7 +105,7 @@ enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
 [[nodiscard]] TellWorker fit_share(const State& state, ModelId model, DeviceId leader, bool idle);
 
 /// CHECK-fails unless claims and groups are as they promise: a claim belongs to its model, a group
-/// that runs is the only one on its devices and has all its shards.
+/// that runs has all its shards, and no other on its devices that may not run beside it.
 void check_groups(const State& state);
 
 }  // namespace heddle::core::manager

@@ -93,6 +93,14 @@ class Core {
     engines_.count_frozen();
   }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
+  void on(const WorkerSaid& said) {
+    if (const auto* stepped = std::get_if<SteppedBack>(&said.report)) {
+      std::erase_if(formed_, [&](const GroupFormed& formed) {
+        return formed.device == said.device && formed.model == stepped->model;
+      });
+    }
+    hear(parts_, said);
+  }
   /// All its shards may not have been heard of yet: they are on several hosts.
   void on(const GroupFormed& formed) {
     if (state_.settled) {

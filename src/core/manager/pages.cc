@@ -55,6 +55,13 @@ std::int64_t pages_of(const DeviceState& device,
          std::max(kv, footprint->min_kv_pages);
 }
 
+std::int64_t pages_if_staged(const State& state,
+                             const DeviceState& device,
+                             ModelId shard,
+                             std::int64_t workspace) {
+  return pages_of(device, state.models.at(shard), nullptr, workspace);
+}
+
 std::int64_t pages_to_come(const State& state, const DeviceState& device, ModelId id) {
   const ModelState& model = state.models.at(id);
   if (!model.external()) {

@@ -22,6 +22,12 @@ namespace heddle::core::manager {
                                     const Instance* instance,
                                     std::int64_t workspace = 0);
 
+/// The same of a shard whose group has stepped back.
+[[nodiscard]] std::int64_t pages_if_staged(const State& state,
+                                           const DeviceState& device,
+                                           ModelId shard,
+                                           std::int64_t workspace);
+
 /// Pages that have to be free for the model to come to the device: of an external engine that
 /// stands by there, what it lacks.
 [[nodiscard]] std::int64_t pages_to_come(const State& state,

@@ -175,6 +175,7 @@ void Residency::formed(ModelId model, DeviceId leader) {
     Instance& shard = instance(place.device, place.model);
     const bool follows = shard.part_.leader.has_value();
     shard.stage_ = follows ? Stage(Member{}) : Stage(Serving{});
+    shard.part_.forming = !follows;
     shard.serving_since = state_.now;
     shard.used = shard.used || follows;
     changed(place.device, place.model);
@@ -185,7 +186,9 @@ void Residency::stand_by(ModelId model, DeviceId leader) {
   for (const ShardPlace& place : block(state_, model, leader)) {
     Instance& shard = instance(place.device, place.model);
     shard.part_.staged = true;
+    shard.part_.forming = false;
     shard.stage_ = Member{};
+    shard.kv_pages = 0;
     changed(place.device, place.model);
   }
 }
@@ -215,14 +218,6 @@ void Residency::adopt(DeviceId device, const ResidentReport& resident, const Gro
       here.stage_ = Loading{};
   }
   changed(device, resident.model);
-}
-
-void Residency::adopt_group(ModelId model, DeviceId leader) {
-  for (const ShardPlace& place : block(state_, model, leader)) {
-    join(place.device, place.model, leader);
-  }
-  instance(leader, model).part_.forming = true;
-  formed(model, leader);
 }
 
 // ---- Who goes ----
@@ -299,6 +294,25 @@ void Residency::evict_here(DeviceId device_id,
                      .mode = mode,
                      .free_pages = free_pages,
                      .idle = idle});
+}
+
+void Residency::step_back(DeviceId device, ModelId shard, ModelId for_model) {
+  const DeviceId leader = instance(device, shard).part().leader.value_or(device);
+  const ModelId all = whole(state_, shard);
+  Instance& first = instance(leader, all);
+  HEDDLE_CHECK(first.runs() && first.in_flight.empty() && in_group(state_, all, first));
+  first.stage_ = SteppingBack{};
+  changed(leader, all);
+  ModelState& model = state_.models.at(all);
+  ++model.step_backs;
+  out_.note(DecisionKind::kStepBack,
+            all,
+            leader,
+            "its shards stay; last used " + format_duration(state_.now - model.last_used) + " ago",
+            for_model);
+  out_.act(TellWorker{.device = leader,
+                      .epoch = state_.devices.at(leader).epoch,
+                      .message = StepBack{.model = all}});
 }
 
 void Residency::eviction_refused(DeviceId device, ModelId model) {

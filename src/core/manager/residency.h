@@ -48,7 +48,7 @@ class Residency {
   void form(ModelId model, DeviceId leader);
   /// They have: the group serves.
   void formed(ModelId model, DeviceId leader);
-  /// The group is not formed yet: its shards are staged, as if it had not been asked for.
+  /// No group is formed: its shards are staged, as if it had not been asked for.
   void stand_by(ModelId model, DeviceId leader);
   /// The worker, or the engine, serves it. A staged shard is there, and serves nothing.
   void serve(DeviceId device, ModelId model);
@@ -56,8 +56,6 @@ class Residency {
   /// It was there before this manager was; as its worker says. A shard is staged until its group
   /// is said to be formed.
   void adopt(DeviceId device, const ResidentReport& resident, const GroupPart& part);
-  /// A group whose shards were all adopted runs.
-  void adopt_group(ModelId model, DeviceId leader);
 
   // ---- Who goes ----
 
@@ -81,6 +79,8 @@ class Residency {
                   EvictionReason why,
                   std::optional<ModelId> for_model = {},
                   std::int64_t free_pages = 0);
+  /// Of an idle group that has this shard: it ends, and its shards stay.
+  void step_back(DeviceId device, ModelId shard, ModelId for_model);
   /// The worker did not evict it. If it is there at all, the next report says.
   void eviction_refused(DeviceId device, ModelId model);
   /// It was evicted as was asked.

@@ -79,8 +79,8 @@ TEST(SharedGroups, RequestsThatWaitCountForTheMemoryThatIsNeeded) {
   Shared core;
   core.serve(kA, kOther);
   core.wait(kGroup, 40);  // 5 pages: with 8 of weights and 9 of the other that is 22.
-  EXPECT_EQ(in_the_way(core.state, core.device(kOther), kShard), std::vector<ModelId>{kA});
-  EXPECT_EQ(in_the_way(core.state, core.device(kDevice), kGroup), std::vector<ModelId>{});
+  EXPECT_EQ(in_the_way(core.state, core.device(kOther), kShard)->goes, std::vector<ModelId>{kA});
+  EXPECT_FALSE(in_the_way(core.state, core.device(kDevice), kGroup)->has(kA));
 }
 
 TEST(SharedGroups, AGroupIsFormedBesideOthers) {

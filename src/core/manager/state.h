@@ -163,6 +163,7 @@ struct ModelState {
   // Written by Residency.
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
+  std::uint64_t step_backs = 0;
 
   /// When it last went with requests, whose turn is behind others'. Written by DrainPlans.
   Instant turn_ended{};
@@ -221,6 +222,8 @@ struct Draining {
 struct Evicting {
   EvictionReason why = EvictionReason::kDisplaced;
 };
+/// Of rank 0: its worker was told that the group is to end while all shards stay.
+struct SteppingBack {};
 /// An external engine stands by, perhaps with requests in flight.
 struct Suspended {};
 /// A shard that takes no requests: it follows rank 0 of its group, or is staged.
@@ -228,7 +231,7 @@ struct Member {
   EvictionReason leader_went_for = EvictionReason::kDisplaced;  ///< The last time that it went.
 };
 
-using Stage = std::variant<Loading, Serving, Draining, Evicting, Suspended, Member>;
+using Stage = std::variant<Loading, Serving, Draining, Evicting, SteppingBack, Suspended, Member>;
 
 /// The shape of an instance: the whole model on one device, or a part of it that is on several.
 struct GroupPart {

@@ -153,6 +153,7 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
     ResidentStatus status{.model = state.models.at(asked(state, id)).config.name,
                           .residency = residency_of(instance),
                           .external = model.external(),
+                          .staged = here.staged(),
                           .requests_running = std::ssize(instance.in_flight)};
     const policy::Footprint* footprint = model.footprints.find(device.config.id);
     if (model.external()) {
@@ -251,6 +252,7 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .recalled = model.recalled,
                        .kv_moved_tokens = model.kv_moved_tokens,
                        .kv_again_tokens = model.kv_again_tokens,
+                       .step_backs = model.step_backs,
                        .objectives = model.objectives(),
                        .demand = demand_status(model),
                        .last_used = last_used(model),
@@ -324,7 +326,7 @@ void check_invariants(const State& state) {
       HEDDLE_CHECK(device.up || external);
       HEDDLE_CHECK(external || !instance.is<Suspended>());
       HEDDLE_CHECK(instance.runs() || external || instance.is<Evicting>() ||
-                   instance.in_flight.empty());
+                   instance.is<SteppingBack>() || instance.in_flight.empty());
       // Of stages that an earlier manager placed it is not known yet which group they are of.
       HEDDLE_CHECK(external || instance.staged() ||
                    instance.part().leader.has_value() ==

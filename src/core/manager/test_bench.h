@@ -62,10 +62,11 @@ class Bench {
   }
 
   /// One model more, which is sharded over each two devices; its shards have so many pages each.
-  void add_sharded(ModelId id, ModelId shard_id, std::int64_t pages) {
+  void add_sharded(ModelId id, ModelId shard_id, std::int64_t pages, bool shares = false) {
     ManagerModel whole = configuration.models.front();
     whole.id = id;
     whole.name = "cut";
+    whole.shares = shares;
     whole.image_bytes = static_cast<std::uint64_t>(pages) * kPageBytes;
     whole.footprints.clear();
     ManagerModel shard = whole;
@@ -244,6 +245,7 @@ class Bench {
   bool acts = false;  ///< The devices carry out what the core wants.
   Instant now{100s};
   Duration load_takes = 1s;
+  std::int64_t kv_pages = 0;  ///< Of each shard whose group is formed.
   Configure configuration{};
   ManagerCore core{};
   std::map<DeviceId, WorkerEpoch> epochs{};
@@ -251,6 +253,7 @@ class Bench {
   std::vector<Load> loads{};
   std::map<DeviceId, std::set<ModelId>> resident{};
   std::set<std::pair<DeviceId, ModelId>> complete{};
+  std::map<ModelId, std::vector<GroupMember>> formed{};  ///< By rank 0.
   std::map<DeviceId, std::vector<RequestId>> sent{};
   std::vector<ManagerCommand> said{};  ///< By the core, so far.
   std::uint64_t requests = 0;
@@ -277,17 +280,34 @@ class Bench {
       report(evict->device, ModelEvicted{.model = evict->model, .exchanged = true});
     } else if (const auto* form = std::get_if<FormGroup>(&command)) {
       const GroupMember& leader = form->members.front();
+      formed[leader.model] = form->members;
       tell(GroupFormed{.device = leader.device, .epoch = leader.epoch, .model = leader.model});
+      report_pages(form->members);
+    } else if (const auto* told = std::get_if<TellWorker>(&command)) {
+      if (const auto* back = std::get_if<StepBack>(&told->message)) {
+        const std::vector<GroupMember> members = formed.extract(back->model).mapped();
+        report(told->device, SteppedBack{.model = back->model});
+        report_pages(members);
+      }
     } else if (const auto* dispatch = std::get_if<Dispatch>(&command)) {
       sent[dispatch->device].push_back(dispatch->request);
     }
   }
 
+  void report_pages(const std::vector<GroupMember>& members) {
+    for (const GroupMember& member : members) {
+      report_pages(member.device);
+    }
+  }
   void report_pages(DeviceId device) {
     DeviceReport pages;
     for (const ModelId model : resident[device]) {
+      const bool in_group = std::ranges::any_of(formed, [&](const auto& group) {
+        return std::ranges::count(group.second, model, &GroupMember::model) > 0;
+      });
       pages.models.push_back({.model = model,
                               .residency = Residency::kWarm,
+                              .kv_pages = in_group ? kv_pages : 0,
                               .complete = complete.contains({device, model})});
     }
     report(device, pages);

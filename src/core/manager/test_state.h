@@ -26,6 +26,8 @@ inline constexpr ModelId kShard{5};  ///< Rank 1 of it.
 inline constexpr ModelId kEngine{6};
 inline constexpr ModelId kWide{7};  ///< An engine on two devices.
 inline constexpr ModelId kUnknown{9};
+inline constexpr ModelId kSecond{10};       ///< Rank 0 of another sharded model.
+inline constexpr ModelId kSecondShard{11};  ///< Rank 1 of it.
 inline constexpr DeviceId kDevice{0};
 inline constexpr DeviceId kOther{1};
 inline constexpr std::int64_t kPages = 20;      ///< Of a device.
@@ -85,15 +87,15 @@ class TestState {
   }
 
   /// A model more, sharded over each two devices.
-  void add_group() {
-    ManagerModel all = new_model(kGroup, "sharded");
-    ManagerModel shard = new_model(kShard, "sharded");
-    shard.part_of = kGroup;
+  void add_group(ModelId rank0 = kGroup, ModelId rank1 = kShard) {
+    ManagerModel all = new_model(rank0, "sharded");
+    ManagerModel shard = new_model(rank1, "sharded");
+    shard.part_of = rank0;
     for (std::size_t i = 0; i + 1 < configuration.devices.size(); i += 2) {
       const DeviceId leader = configuration.devices[i].id;
       const DeviceId other = configuration.devices[i + 1].id;
       all.footprints[leader] = shard.footprints[other] = footprint();
-      all.groups[leader] = {{.model = kShard, .device = other}};
+      all.groups[leader] = {{.model = rank1, .device = other}};
     }
     configuration.models.push_back(all);
     configuration.models.push_back(shard);
@@ -141,18 +143,18 @@ class TestState {
     return at(model, device);
   }
   /// All shards are on their way to a block, which a request asked for.
-  void load_group(DeviceId leader = kDevice) {
+  void load_group(DeviceId leader = kDevice, ModelId rank0 = kGroup, ModelId rank1 = kShard) {
     const DeviceId other(leader.value() + 1);
-    residency.begin_load(leader, kGroup, LoadReason::kRequest);
-    residency.begin_load(other, kShard, LoadReason::kRequest, {.leader = leader});
+    residency.begin_load(leader, rank0, LoadReason::kRequest);
+    residency.begin_load(other, rank1, LoadReason::kRequest, {.leader = leader});
     commands.clear();
   }
   /// The group serves there.
-  void serve_group(DeviceId leader = kDevice) {
-    load_group(leader);
-    at(kGroup, leader).complete = at(kShard, DeviceId(leader.value() + 1)).complete = true;
-    residency.form(kGroup, leader);
-    residency.formed(kGroup, leader);
+  void serve_group(DeviceId leader = kDevice, ModelId rank0 = kGroup, ModelId rank1 = kShard) {
+    load_group(leader, rank0, rank1);
+    at(rank0, leader).complete = at(rank1, DeviceId(leader.value() + 1)).complete = true;
+    residency.form(rank0, leader);
+    residency.formed(rank0, leader);
     commands.clear();
   }
   /// A shard that nobody asked for is there: rank 0, or the other one.
@@ -264,7 +266,7 @@ class TestState {
                   .reservations = reservations};
   Fresh parts{*this};
 
- private:
+ protected:
   static ManagerModel new_model(ModelId id, std::string name) {
     return {.id = id,
             .name = std::move(name),
@@ -277,6 +279,8 @@ class TestState {
             .min_kv_pages = 1,
             .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}};
   }
+
+ private:
   template <class T>
   [[nodiscard]] Spots spots() const {
     Spots found;

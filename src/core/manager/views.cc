@@ -65,7 +65,8 @@ policy::ResidentView resident_view(const State& state,
   const Instance& instance = *leading(state, device, id);
   const bool to_itself = in_group(state, id, here) && !model.config.shares;
   const bool alone = to_itself || (in_group(state, id, here) && wanted.grouped() &&
-                                   !of_cut(state, wanted.config.id));
+                                   !of_cut(state, wanted.config.id) &&
+                                   !run_beside(state, device, id, wanted.config.id));
   const bool slow = (in_group(state, id, here) || wanted.grouped()) &&
                     too_slow_beside(state, device, id, wanted.config.id);
   const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
@@ -149,39 +150,93 @@ std::int64_t pages_for_shard(const State& state, const DeviceState& device, Mode
   return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
 }
 
-std::optional<std::vector<ModelId>> in_the_way(const State& state,
-                                               const DeviceState& device,
-                                               ModelId shard) {
+namespace {
+
+/// What makes room on a device, while it is chosen.
+struct Clearing {
+  InTheWay way{};
+  std::vector<policy::ResidentView> others{};  ///< That may stay.
+  std::int64_t free = 0;                       ///< Pages, when those of `way` have made room.
+
+  /// The group's shard stays, if nothing else wants its pages, and what it has beyond is free.
+  void step_back(policy::ResidentView& group, std::int64_t staged) {
+    free += group.pages - staged;
+    group.pages = staged;
+    way.steps_back.push_back(group.model);
+  }
+};
+
+/// Has idle groups step back whose KV, with what is free, is all that is lacking: those that were
+/// used longest ago first.
+void take_idle_shares(const State& state,
+                      const DeviceState& device,
+                      std::int64_t need,
+                      std::int64_t workspace,
+                      Clearing& clearing) {
+  std::vector<std::pair<std::int64_t, policy::ResidentView*>> idle;  // By what is left of each.
+  std::int64_t most = clearing.free;
+  const std::vector<ModelId> shares = idle_shares(state, device);
+  for (policy::ResidentView& resident : clearing.others) {
+    if (std::ranges::count(shares, resident.model) > 0 &&
+        std::ranges::count(clearing.way.steps_back, resident.model) == 0) {
+      idle.emplace_back(pages_if_staged(state, device, resident.model, workspace), &resident);
+      most += resident.pages - idle.back().first;
+    }
+  }
+  if (clearing.free >= need || most < need) {
+    return;
+  }
+  std::ranges::sort(idle, {}, [](const auto& each) {
+    return std::pair(each.second->last_used, each.second->model);
+  });
+  for (const auto& [staged, resident] : idle) {
+    if (clearing.free < need) {
+      clearing.step_back(*resident, staged);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<InTheWay> in_the_way(const State& state, const DeviceState& device, ModelId shard) {
   if (!state.models.at(shard).config.shares) {
     return std::nullopt;
   }
   const policy::PlacementDevice there = view(state, device, shard);
-  std::int64_t free = there.free_pages;
+  const std::int64_t workspace = workspace_of(state, device, shard);
+  Clearing clearing{.free = there.free_pages};
   if (staged(device, shard) != nullptr) {
-    free += pages_of(state, device, shard, workspace_of(state, device, shard));
+    clearing.free += pages_of(state, device, shard, workspace);
   }
-  std::vector<ModelId> goes;
-  std::vector<policy::ResidentView> others;
-  for (const policy::ResidentView& resident : there.residents) {
-    const Instance* leader = leading(state, device, resident.model);
-    if (state.models.at(resident.model).external()) {
-      free += resident.pages;
+  for (policy::ResidentView resident : there.residents) {
+    const ModelId id = resident.model;
+    const Instance* leader = leading(state, device, id);
+    const bool leaves = resident.displaced || leader == nullptr || !leader->is<Serving>();
+    // No request waits for what is on its way to be staged.
+    resident.in_transition = resident.in_transition && staged(device, id) == nullptr;
+    if (state.models.at(id).external()) {
+      clearing.free += resident.pages;
+    } else if (leaves && may_step_back(state, device, id)) {
+      clearing.step_back(resident, pages_if_staged(state, device, id, workspace));
+      resident.displaced = resident.in_transition = false;
+      clearing.others.push_back(resident);
     } else if (resident.displaced || leader == nullptr || leader->is<Draining>()) {
-      goes.push_back(resident.model);
-      free += resident.pages;
+      clearing.way.goes.push_back(id);
+      clearing.free += resident.pages;
     } else {
-      others.push_back(resident);
-      // No request waits for what is on its way to be staged.
-      others.back().in_transition =
-          resident.in_transition && staged(device, resident.model) == nullptr;
+      clearing.others.push_back(resident);
     }
   }
-  const auto victims = policy::choose_victims(others, free, pages_for_shard(state, device, shard));
+  const std::int64_t need = pages_for_shard(state, device, shard);
+  take_idle_shares(state, device, need, workspace, clearing);
+  const auto victims = policy::choose_victims(clearing.others, clearing.free, need);
   if (!victims) {
     return std::nullopt;
   }
-  goes.insert(goes.end(), victims->begin(), victims->end());
-  return goes;
+  std::erase_if(clearing.way.steps_back,
+                [&](ModelId id) { return std::ranges::count(*victims, id) > 0; });
+  clearing.way.goes.insert(clearing.way.goes.end(), victims->begin(), victims->end());
+  return clearing.way;
 }
 
 policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId leader) {
@@ -191,31 +246,37 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
   for (const ShardPlace& place : block(state, model, leader)) {
     const DeviceState& device = state.devices.at(place.device);
     policy::PlacementDevice part = view(state, device, place.model);
-    const auto goes = in_the_way(state, device, place.model);
-    all.pages += part.pages;
-    all.need_pages += goes ? 1 : part.pages;  // All that may go has to, if that is enough.
+    const auto way = in_the_way(state, device, place.model);
+    // All that is in the way has to go, and that is enough, whatever it is counted as.
+    std::int64_t need = way ? 1 : part.pages;
     all.available = all.available && part.available;
     if (part.reserved && (!all.reserved || part.reserved->since < all.reserved->since)) {
       all.reserved = part.reserved;
     }
     for (policy::ResidentView& resident : part.residents) {
       const ModelState& other = state.models.at(resident.model);
-      if (goes && !other.external() && std::ranges::count(*goes, resident.model) == 0) {
+      const bool ours = way && !other.external();
+      if (ours && !way->has(resident.model)) {
         all.short_of_pages = all.short_of_pages || resident.queue > 0;  // Both are slower.
         continue;
       }
       resident.displaced = true;
-      all.need_pages += goes ? resident.pages : 0;
+      need += way ? resident.pages : 0;
       if (staged(device, resident.model) != nullptr) {
         resident.in_transition = false;  // No request waits for what is on its way.
       }
-      if (other.grouped() && !groups.insert(whole(state, resident.model)).second) {
-        resident.worth = 0;  // The shards of a group are lost together.
+      const bool stays = ours && std::ranges::count(way->steps_back, resident.model) > 0;
+      const bool lost =
+          other.grouped() && !stays && !groups.insert(whole(state, resident.model)).second;
+      if (stays || lost) {
+        resident.worth = 0;  // The shards of a group stay, or are lost together.
       }
       all.residents.push_back(resident);
     }
-    all.free_pages += goes ? 1 : part.free_pages;
-    if (!goes) {
+    all.need_pages += need;
+    all.pages += std::max(part.pages, need);
+    all.free_pages += way ? 1 : part.free_pages;
+    if (!way) {
       if (staged(device, place.model) != nullptr) {
         all.free_pages +=
             pages_of(state, device, place.model, workspace_of(state, device, place.model));

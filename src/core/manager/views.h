@@ -31,13 +31,24 @@ void weigh(const State& state, const DeviceState& device, policy::PlacementDevic
                                            const DeviceState& device,
                                            ModelId shard);
 
-/// What goes from the device for this shard to run there: other groups, what the shard would be too
-/// slow beside, and of the rest what is worth least, as far as memory is needed. What drains counts
-/// as going. No external engines, which all go. nullopt: what stays leaves too little, or the group
-/// is to have the device to itself.
-[[nodiscard]] std::optional<std::vector<ModelId>> in_the_way(const State& state,
-                                                             const DeviceState& device,
-                                                             ModelId shard);
+/// What has to make room on a device for a shard to run there.
+struct InTheWay {
+  std::vector<ModelId> goes{};
+  std::vector<ModelId> steps_back{};  ///< Shards of groups that end, but stay there, staged.
+  [[nodiscard]] bool has(ModelId model) const {
+    return std::ranges::count(goes, model) > 0 || std::ranges::count(steps_back, model) > 0;
+  }
+};
+
+/// What goes from the device for this shard to run there: groups that do not run beside it, what it
+/// would be too slow beside, and of the rest what is worth least, as far as memory is needed. Where
+/// idle groups have as much KV as is lacking, they step back, and nothing goes. A group that would
+/// go steps back instead where its shard has room as a staged one. What drains counts as going. No
+/// external engines, which all go. nullopt: what stays leaves too little, or the group is to have
+/// the device to itself.
+[[nodiscard]] std::optional<InTheWay> in_the_way(const State& state,
+                                                 const DeviceState& device,
+                                                 ModelId shard);
 
 /// Where the model could go, one entry a device, or a block of a sharded model, on which `need`
 /// tokens fit. Of whole models of ours PlaceSearch knows more cheaply.

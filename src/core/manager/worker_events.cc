@@ -76,6 +76,20 @@ void heard(const Parts& core, DeviceId device, const ModelEvicted& evicted) {
   }
 }
 
+/// Where one of its shards has gone, the others follow. Where a manager before this one asked for
+/// it, requests may be on their way there: what is left goes, with them.
+void heard(const Parts& core, DeviceId device, const SteppedBack& stepped) {
+  const Instance* leader = instance_at(core.state, device, stepped.model);
+  if (leader == nullptr || !in_group(core.state, stepped.model, *leader)) {
+    return;
+  }
+  if (leader->is<SteppingBack>() && gathered(core.state, stepped.model, device).whole()) {
+    core.residency.stand_by(stepped.model, device);
+  } else if (leader->runs()) {
+    core.residency.evict_here(device, stepped.model, EvictMode::kNow, EvictionReason::kFailed);
+  }
+}
+
 /// Unless it was recalled, the model goes, though the manager may not have heard why: it is sent
 /// nothing more until then.
 void heard(const Parts& core, DeviceId device, const RequestReturned& returned) {
@@ -218,7 +232,10 @@ void adopt_group(const Parts& core, const GroupFormed& formed) {
   });
   if (alive_all && model.groups.contains(formed.device) &&
       gathered(core.state, formed.model, formed.device).whole()) {
-    core.residency.adopt_group(formed.model, formed.device);
+    for (const ShardPlace& place : block(core.state, formed.model, formed.device)) {
+      core.residency.join(place.device, place.model, formed.device);
+    }
+    core.residency.formed(formed.model, formed.device);
   } else {
     core.residency.evict_here(
         formed.device, formed.model, EvictMode::kNow, EvictionReason::kFailed);

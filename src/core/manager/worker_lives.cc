@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 
@@ -62,17 +63,9 @@ GroupPart part_of(const State& state, DeviceId device, const ModelState& model) 
   if (!model.grouped()) {
     return {};
   }
-  GroupPart part{.staged = true};
-  if (model.config.part_of) {
-    for (const auto& [leader, places] : state.models.at(*model.config.part_of).config.groups) {
-      for (const ShardPlace& place : places) {
-        if (place.device == device && place.model == model.config.id) {
-          part.leader = leader;
-        }
-      }
-    }
-  }
-  return part;
+  return {
+      .leader = model.config.part_of ? leader_for(state, device, model.config.id) : std::nullopt,
+      .staged = true};
 }
 
 /// The worker is gone, and what it had: models of ours, loads and plans of its device.

@@ -181,6 +181,9 @@ void LivePlane::perform(const Turn& turn, const core::TellWorker& tell) {
       }
     }
     touch(place.id(), false);
+  } else if (const auto* back = std::get_if<core::StepBack>(&tell.message)) {
+    // Its engines keep no KV for nobody: nothing is left to give up.
+    report(place, core::SteppedBack{.model = back->model});
   } else if (std::holds_alternative<core::NoPages>(tell.message)) {
     do_without(turn, place);
   }

@@ -52,6 +52,19 @@ std::vector<policy::LenderCandidate> idle_models(const Parts& core,
   return idle;
 }
 
+/// Has idle groups of the device step back, as what their KV has is lacking elsewhere. True where
+/// some do, or are about to: what that frees comes first.
+bool free_shares(const Parts& core, const DeviceState& device, ModelId lacking) {
+  if (steps_back(core.state, device)) {
+    return true;
+  }
+  const std::vector<ModelId> idle = idle_shares(core.state, device);
+  for (const ModelId shard : idle) {
+    core.residency.step_back(device.config.id, shard, lacking);
+  }
+  return !idle.empty();
+}
+
 /// Where sequences have waited for as much as it costs, and no device that their model has, or is
 /// about to have, has room for them, it gets another.
 void relieve(const Parts& core, const DeviceState& device) {
@@ -90,7 +103,7 @@ void lend_to_group(const Parts& core, const DeviceState& leader) {
   for (const ShardPlace& place : block(state, shortage.model, leader.config.id)) {
     const DeviceState& device = state.devices.at(place.device);
     const std::int64_t lacks = shortage.pages - device.usage.free;
-    if (lacks <= 0) {
+    if (lacks <= 0 || free_shares(core, device, shortage.model)) {
       continue;
     }
     const policy::Lending lending = policy::choose_lenders(
@@ -111,6 +124,9 @@ void lend_on(const Parts& core, const DeviceState& device) {
   const auto found = core.state.models.find(shortage.model);
   if (found != core.state.models.end() && found->second.config.shares) {
     lend_to_group(core, device);
+    return;
+  }
+  if (free_shares(core, device, shortage.model)) {
     return;
   }
   const policy::Lending lending = policy::choose_lenders(idle_models(core, device, shortage.model),

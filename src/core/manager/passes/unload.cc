@@ -33,7 +33,7 @@ void unload_instance(const Parts& core,
     }
   } else if (instance.is<Loading>()) {
     core.residency.evict(device_id, id, EvictMode::kNow, why, {}, free);
-  } else if (!instance.is<Evicting>()) {
+  } else if (!instance.is<Evicting>() && !instance.is<SteppingBack>()) {
     core.residency.drain(device_id, id);
     if (instance.in_flight.empty()) {
       core.residency.evict(device_id, id, EvictMode::kWhenIdle, why, {}, free);
