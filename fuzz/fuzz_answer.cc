@@ -10,11 +10,13 @@
 
 #include "base/check.h"
 #include "spec/json.h"
+#include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/tool_calls.h"
 
 namespace {
 
+using heddle::text::HarmonyParser;
 using heddle::text::ReasoningFormat;
 using heddle::text::ReasoningSplitter;
 using heddle::text::ToolCall;
@@ -50,6 +52,25 @@ Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
   return answer;
 }
 
+/// The same in harmony's format.
+Answer read_harmony(std::uint8_t formats, std::string_view text, std::size_t portion) {
+  const bool begun = (formats & 8U) != 0;
+  HarmonyParser parser((formats & 4U) != 0,
+                       (formats & 1U) != 0,
+                       begun ? "<|start|>assistant<|channel|>analysis<|message|>" : "");
+  Answer answer;
+  const auto take = [&](const HarmonyParser::Found& found) {
+    answer.reasoning += found.reasoning;
+    answer.text += found.text;
+    answer.calls.insert(answer.calls.end(), found.calls.begin(), found.calls.end());
+  };
+  for (std::size_t at = 0; at < text.size(); at += portion) {
+    take(parser.push(text.substr(at, portion)));
+  }
+  take(parser.finish(/*cut=*/(formats & 32U) != 0));
+  return answer;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -57,9 +78,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const Answer whole = read(data[0], text, text.size() + 1);
-  HEDDLE_CHECK(whole == read(data[0], text, 1));
-  HEDDLE_CHECK(whole == read(data[0], text, 1 + data[1] % 16U));
+  const auto way = (data[0] & 64U) != 0 ? read_harmony : read;
+  const Answer whole = way(data[0], text, text.size() + 1);
+  HEDDLE_CHECK(whole == way(data[0], text, 1));
+  HEDDLE_CHECK(whole == way(data[0], text, 1 + data[1] % 16U));
   for (const ToolCall& call : whole.calls) {
     HEDDLE_CHECK(!call.name.empty());
     HEDDLE_CHECK(call.arguments.empty() ? !call.whole : call.arguments.front() == '{');

@@ -358,6 +358,7 @@ void Decoder::attend(ops::OpContext& context,
                                .window = kv_.groups[group].window,
                                .scale = spec::attention_scale(model_),
                                .soft_cap = static_cast<float>(model_.scales.attention_cap),
+                               .sinks = w.sinks,
                                .out = heads_of(mixed, 0, model_.heads, d)};
   attention.turn = {.cos_sin = append.cos_sin, .norm = append.query_norm, .eps = append.eps};
   if (ops::attention_turns(context, attention)) {
@@ -412,7 +413,7 @@ void Decoder::take_experts(ops::OpContext& context,
   const auto router = Activations::rows(activations.router, tokens);
   const auto chosen = Activations::rows(activations.chosen, tokens);
   const auto weights = Activations::rows(activations.expert_weights, tokens);
-  ops::linear(context, {.x = normed, .weight = w.router, .out = router});
+  ops::linear(context, {.x = normed, .weight = w.router, .bias = w.router_bias, .out = router});
   ops::choose_experts(context,
                       {.logits = router,
                        .normalised = model_.experts.normalised,
@@ -428,6 +429,10 @@ void Decoder::take_experts(ops::OpContext& context,
        .gate_up_scale = w.experts_gate_up_scale,
        .down = w.experts_down,
        .down_scale = w.experts_down_scale,
+       .gate_up_bias = w.experts_gate_up_bias,
+       .down_bias = w.experts_down_bias,
+       .limit = static_cast<float>(model_.experts.gate_limit),
+       .gain = static_cast<float>(model_.experts.gate_gain),
        .residual = residual(hidden),
        .rows = Activations::rows(activations.expert_rows, tokens),
        .in = Activations::rows(activations.expert_in, tokens),

@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Files,
                                          "smollm3",
                                          "phi3",
                                          "qwen35",
-                                         "qwen35moe"),
+                                         "qwen35moe",
+                                         "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

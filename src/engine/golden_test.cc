@@ -161,6 +161,24 @@ TEST_P(GoldenTest, LogitsInInt8AreNearTheModels) {
   EXPECT_LE(found, 3e-2 * leeway(model.spec));
 }
 
+/// Experts as their file has them: MXFP4, of whose products inputs are rounded to eight bits.
+TEST(GoldenBlocks, ExpertsInMxfp4AreNearTheModels) {
+  TestHost host;
+  const std::string name = "gpt-oss-mxfp4";
+  const Golden golden = read_golden(name);
+  const LoadedModel model = host.load(golden_directory() / name, spec::DType::kStored);
+  const auto blocks =
+      std::ranges::count(model.layout.tensors, spec::DType::kMxfp4, &store::ImageTensor::dtype);
+  EXPECT_EQ(blocks, 2 * model.spec.layers);
+  DecoderRig rig(host, model, all_layers(model.spec));
+  SequenceKv sequence = rig.kv().make_sequence();
+  std::vector<float> hidden;
+  rig.run(golden.input_ids, 0, sequence, all_layers(model.spec), hidden);
+  const double found = distance(rig.logits(hidden), golden.logits_f32, model.spec.vocab);
+  testing::Test::RecordProperty("distance", in_words(found));
+  EXPECT_LE(found, 1.5e-2);
+}
+
 TEST_P(GoldenTest, GreedyContinuationInFloat32) {
   constexpr std::size_t kPrompt = 16;
   const LoadedModel model = host_.load(golden_directory() / GetParam(), spec::DType::kF32);

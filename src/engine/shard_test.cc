@@ -98,6 +98,13 @@ std::vector<Case> cases() {
   granite.scales = {.embedding = 3, .attention = 0.2, .residual = 0.4, .logits = 0.5};
   ModelSpec phi3 = mistral;
   phi3.architecture = spec::Architecture::kPhi3;
+  ModelSpec gpt_oss = mixtral;
+  gpt_oss.architecture = spec::Architecture::kGptOss;
+  gpt_oss.qkv_bias = gpt_oss.out_bias = gpt_oss.sinks = true;
+  gpt_oss.window = {24, 0, 24};
+  gpt_oss.experts.biased = true;
+  gpt_oss.experts.gate_limit = 1.5;
+  gpt_oss.experts.gate_gain = 1.7;
   return {{"Llama", llama},
           {"Mistral", mistral},
           {"Qwen2", qwen2},
@@ -106,7 +113,8 @@ std::vector<Case> cases() {
           {"Qwen2Moe", shared},
           {"Gemma3", gemma},
           {"Granite", granite},
-          {"Phi3", phi3}};
+          {"Phi3", phi3},
+          {"GptOss", gpt_oss}};
 }
 
 /// A model of random weights on disk.

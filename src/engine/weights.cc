@@ -93,6 +93,10 @@ void bind_experts(Binder& binder,
   w.experts_gate_up_scale = binder.vector_if(scaled, Role::kExpertsGateUpScale, layer, in);
   w.experts_down = binder.matrix(Role::kExpertsDown, layer, out, experts.intermediate);
   w.experts_down_scale = binder.vector_if(scaled, Role::kExpertsDownScale, layer, out);
+  w.router_bias = binder.vector_if(experts.biased, Role::kRouterBias, layer, experts.count);
+  w.experts_gate_up_bias = binder.vector_if(experts.biased, Role::kExpertsGateUpBias, layer, in);
+  const bool adds = experts.biased && spec::adds_once(model.shard);
+  w.experts_down_bias = binder.vector_if(adds, Role::kExpertsDownBias, layer, out);
 }
 
 void bind_attention(Binder& binder,
@@ -112,6 +116,7 @@ void bind_attention(Binder& binder,
   const std::int64_t k_heads = model.qk_norm_whole ? model.kv_heads : 1;
   w.q_norm = binder.vector_if(normed, Role::kQNorm, layer, q_heads * model.head_dim);
   w.k_norm = binder.vector_if(normed, Role::kKNorm, layer, k_heads * model.head_dim);
+  w.sinks = binder.vector_if(model.sinks, Role::kSinks, layer, model.heads);
   w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);

@@ -27,7 +27,8 @@ struct LayerWeights {
   /// [head_dim], with spec.qk_norm_whole of all heads; absent without either, like k_norm.
   ConstTensorRef q_norm{};
   ConstTensorRef k_norm{};
-  ConstTensorRef out{};  ///< [hidden, heads head_dim], or of linear attention [hidden, values()]
+  ConstTensorRef sinks{};  ///< [heads]; absent without spec.sinks.
+  ConstTensorRef out{};    ///< [hidden, heads head_dim], or of linear attention [hidden, values()]
   ConstTensorRef out_scale{};
   ConstTensorRef out_bias{};
   /// [hidden]: before the MLP. This and input_norm are absent where spec.norms is kAfter.
@@ -57,6 +58,9 @@ struct LayerWeights {
   ConstTensorRef experts_gate_up_scale{};
   ConstTensorRef experts_down{};  ///< [experts hidden, intermediate]
   ConstTensorRef experts_down_scale{};
+  ConstTensorRef router_bias{};           ///< [experts]; absent without biases, as the next.
+  ConstTensorRef experts_gate_up_bias{};  ///< [experts 2 intermediate]: gates first.
+  ConstTensorRef experts_down_bias{};     ///< [experts hidden]
 };
 
 /// Of a shard vocab is the size of its spec::vocab_range(). A stage of a pipeline has its own

@@ -19,17 +19,29 @@ constexpr std::array<std::string_view, 7> kMarkers{"<think>",
                                                    "[TOOL_CALLS]",
                                                    "[ARGS]"};
 
+bool is_harmony(const Answer::Options& options) {
+  return options.tools == text::ToolFormat::kHarmony ||
+         options.reasoning == text::ReasoningFormat::kHarmony;
+}
+
+/// The special tokens that parsers of an answer want to see.
+std::span<const std::string_view> markers_of(const Answer::Options& options) {
+  if (is_harmony(options)) {
+    return text::kHarmonyMarkers;
+  }
+  const bool parsed =
+      options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
+  return parsed ? std::span(kMarkers) : std::span<const std::string_view>();
+}
+
 }  // namespace
 
 Result<Answer> Answer::make(std::shared_ptr<const text::TextModel> model, Options options) {
-  const bool parsed =
-      options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
-  Result<AnswerText> text =
-      AnswerText::make(model,
-                       {.stop = options.stop,
-                        .include_stop = options.include_stop,
-                        .min_tokens = options.min_tokens},
-                       parsed ? std::span(kMarkers) : std::span<const std::string_view>());
+  Result<AnswerText> text = AnswerText::make(model,
+                                             {.stop = options.stop,
+                                              .include_stop = options.include_stop,
+                                              .min_tokens = options.min_tokens},
+                                             markers_of(options));
   if (!text) {
     return text.error();
   }
@@ -46,7 +58,13 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
       tools_(options.tools),
       logprobs_(options.logprobs),
       prompt_(options.prompt),
-      prompt_only_(options.prompt_only) {}
+      prompt_only_(options.prompt_only) {
+  if (is_harmony(options)) {
+    harmony_.emplace(options.reasoning == text::ReasoningFormat::kHarmony,
+                     options.tools == text::ToolFormat::kHarmony,
+                     options.prompt_end);
+  }
+}
 
 api::TokenChance Answer::chance(const spec::TokenLogprob& one) const {
   return {.bytes = std::string(model_->tokenizer()->token_bytes(one.token)),
@@ -92,7 +110,18 @@ std::vector<api::TokenLogprobs> Answer::take_logprobs() {
 }
 
 /// Thinking, text and calls of `text`, and of what was held back when it is the last.
-void Answer::part(std::string text, api::Choice& news) {
+text::HarmonyParser::Found Answer::take_apart(const std::string& text) {
+  const bool cut = text_.finish() == spec::FinishReason::kLength;
+  if (harmony_) {
+    text::HarmonyParser::Found found = harmony_->push(text);
+    if (text_.ended()) {
+      text::HarmonyParser::Found rest = harmony_->finish(cut);
+      found.reasoning += rest.reasoning;
+      found.text += rest.text;
+      std::ranges::move(rest.calls, std::back_inserter(found.calls));
+    }
+    return found;
+  }
   text::ReasoningSplitter::Parts parts = reasoning_.push(text);
   if (text_.ended()) {
     text::ReasoningSplitter::Parts rest = reasoning_.finish();
@@ -101,12 +130,22 @@ void Answer::part(std::string text, api::Choice& news) {
   }
   text::ToolCallParser::Found found = tools_.push(parts.text);
   if (text_.ended()) {
-    text::ToolCallParser::Found rest =
-        tools_.finish(/*cut=*/text_.finish() == spec::FinishReason::kLength);
+    text::ToolCallParser::Found rest = tools_.finish(cut);
     found.text += rest.text;
     std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
   }
-  news.reasoning = std::move(parts.reasoning);
+  return {.reasoning = std::move(parts.reasoning),
+          .text = std::move(found.text),
+          .calls = std::move(found.calls)};
+}
+
+bool Answer::thinking() const {
+  return harmony_ ? harmony_->thinking() : reasoning_.thinking();
+}
+
+void Answer::part(std::string text, api::Choice& news) {
+  text::HarmonyParser::Found found = take_apart(text);
+  news.reasoning = std::move(found.reasoning);
   news.text = std::move(found.text);
   for (text::ToolCall& call : found.calls) {
     news.calls.push_back({.index = calls_++,
@@ -119,7 +158,7 @@ void Answer::part(std::string text, api::Choice& news) {
 
 api::Choice Answer::push(const core::TokenEvent& event) {
   const std::size_t begin = text_.decoded();
-  const bool thinking = reasoning_.thinking();
+  const bool thought = thinking();
   // An end of turn is no text and has no place among the tokens of one.
   const std::vector<TokenId>& eos = model_->eos();
   const bool is_text = event.finish != spec::FinishReason::kStop ||
@@ -135,7 +174,7 @@ api::Choice Answer::push(const core::TokenEvent& event) {
   }
   part(text_.push(event.token, event.finish), news);
   // A marker that ends in this token still belongs to the thought.
-  reasoning_tokens_ += thinking || reasoning_.thinking() ? 1 : 0;
+  reasoning_tokens_ += thought || thinking() ? 1 : 0;
   news.finish = text_.finish();
   if (text_.stop()) {
     news.stop = stop_[*text_.stop()];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/serving.h"
 #include "gateway/answer_text.h"
 #include "text/answer_format.h"
+#include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/text_model.h"
 #include "text/tool_calls.h"
@@ -58,6 +60,8 @@ class Answer {
   Answer(std::shared_ptr<const text::TextModel> model, AnswerText text, const Options& options);
 
   void part(std::string text, api::Choice& news);
+  [[nodiscard]] text::HarmonyParser::Found take_apart(const std::string& text);
+  [[nodiscard]] bool thinking() const;
 
   [[nodiscard]] api::TokenChance chance(const spec::TokenLogprob& one) const;
   [[nodiscard]] api::TokenLogprobs describe(const std::vector<spec::TokenLogprob>& told) const;
@@ -67,6 +71,7 @@ class Answer {
   std::shared_ptr<const text::TextModel> model_;
   AnswerText text_;
   std::vector<std::string> stop_;
+  std::optional<text::HarmonyParser> harmony_{};  ///< In place of the next two.
   text::ReasoningSplitter reasoning_;
   text::ToolCallParser tools_;
   std::uint32_t calls_ = 0;

@@ -77,6 +77,33 @@ TEST_F(AnswerTest, TokensOfAStopStringAreNotTold) {
   EXPECT_TRUE(answer.stopped_by_string());
 }
 
+TEST_F(AnswerTest, MessagesOfHarmonyAreTakenApart) {
+  Answer answer = make({.tools = text::ToolFormat::kHarmony,
+                        .reasoning = text::ReasoningFormat::kHarmony,
+                        .prompt_end = "<|start|>assistant"});
+  const std::string thought = "<|channel|>analysis<|message|>Hm.<|end|>";
+  const api::Choice whole =
+      all(answer,
+          thought +
+              "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json"
+              "<|message|>{\"a\": 1}",
+          FinishReason::kStop);
+  EXPECT_EQ(whole.reasoning, "Hm.");
+  EXPECT_EQ(whole.text, "");
+  ASSERT_EQ(whole.calls.size(), 1U);
+  EXPECT_EQ(whole.calls[0].name, "f");
+  EXPECT_EQ(whole.calls[0].arguments, "{\"a\": 1}");
+  EXPECT_TRUE(whole.called);
+  // From the marker's last byte to that of the one that ends it.
+  EXPECT_EQ(answer.reasoning_tokens(), 1 + 3 + 7);
+}
+
+TEST_F(AnswerTest, AMessageOfHarmonyThatThePromptBeganGoesOn) {
+  Answer answer = make({.reasoning = text::ReasoningFormat::kHarmony,
+                        .prompt_end = "<|start|>assistant<|channel|>final<|message|>"});
+  EXPECT_EQ(all(answer, "yes", FinishReason::kStop).text, "yes");
+}
+
 TEST_F(AnswerTest, WhatIsNotAskedForIsNotTold) {
   Answer answer = make({});
   EXPECT_FALSE(answer.push(event('a')).logprobs.has_value());

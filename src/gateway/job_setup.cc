@@ -8,6 +8,7 @@
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 #include "gateway/tool_grammar.h"
+#include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/tool_instructions.h"
 
@@ -68,7 +69,8 @@ text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
 
 /// What a model that marks its thoughts so may think before an answer to this prompt.
 spec::Thought thought_before(text::ReasoningFormat format, std::string_view prompt) {
-  if (format == text::ReasoningFormat::kNone) {
+  // Of harmony the prompt has the head of the answer's message then: opening_of().
+  if (format != text::ReasoningFormat::kThink) {
     return spec::Thought::kNone;
   }
   switch (text::prompt_end(prompt)) {
@@ -80,6 +82,17 @@ spec::Thought thought_before(text::ReasoningFormat format, std::string_view prom
       return spec::Thought::kNone;
   }
   return spec::Thought::kNone;
+}
+
+/// What the prompt has behind the template's: how the answer begins. In harmony's format a head
+/// belongs before that, and before an answer that is held to a format.
+std::string opening_of(const OpenedModel& opened, const api::ChatRequest& request) {
+  const bool harmony = own_tool_format(opened) == text::ToolFormat::kHarmony ||
+                       reasoning_format(opened) == text::ReasoningFormat::kHarmony;
+  const bool held = request.params.grammar.constrains() && !request.tools.forced();
+  const bool opens = harmony && request.add_generation_prompt && !request.continued &&
+                     (held || !request.answer_begins.empty());
+  return opens ? std::string(text::kHarmonyFinal) + request.answer_begins : request.answer_begins;
 }
 
 /// Takes the tools of a chat into its job: which calls to look for, and the grammar of an answer
@@ -319,12 +332,13 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                                 .tools = none ? std::string_view() : request.tools.json,
                                 .variables = request.template_variables,
                                 .add_generation_prompt = request.add_generation_prompt};
+  const std::string opening = opening_of(opened, request);
   ChatReading reading(*opened.text->text,
                       conversation,
                       text::SpecialTokens::kNone,
                       std::move(bounds),
                       instructions_for(opened, request.tools),
-                      request.answer_begins,
+                      opening,
                       request.continued);
   std::function<bool()> step = [&reading] { return reading.step(); };
   // A response that goes on with a kept one has a longer conversation than body.

@@ -56,6 +56,26 @@ std::string call_rules(const api::ToolUse& use, std::string_view arguments_key) 
   return calls + "\n" + rules;
 }
 
+/// Rules `call` and what it needs, as gpt-oss names the tool in the head of a message.
+std::string harmony_rules(const api::ToolUse& use, const text::Tokenizer& tokenizer) {
+  std::string calls;
+  std::string rules;
+  for (std::size_t i = 0; i < use.list.size(); ++i) {
+    const api::Tool& tool = use.list[i];
+    if (use.choice == api::ToolChoice::kNamed && tool.name != use.named) {
+      continue;
+    }
+    const std::string number = std::to_string(i);
+    calls += (calls.empty() ? "calls: call" : " | call") + number;
+    rules += "call" + number + ": " + marker("<|channel|>", tokenizer) + " " +
+             literal("commentary to=functions." + tool.name + " ") + " " +
+             marker("<|constrain|>", tokenizer) + " \"json\" " + marker("<|message|>", tokenizer) +
+             " arguments" + number + "\n";
+    rules += "arguments" + number + ": " + json_rule(tool.parameters);
+  }
+  return calls + "\n" + rules;
+}
+
 }  // namespace
 
 bool can_stand_beside_calls(const spec::Grammar& answer, text::ToolFormat format) {
@@ -88,6 +108,9 @@ spec::Grammar tool_grammar(text::ToolFormat format,
       lark += "calls: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
               std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
               call_rules(use, "arguments");
+      break;
+    case text::ToolFormat::kHarmony:  // A call ends the answer, so there is one.
+      lark += harmony_rules(use, tokenizer);
       break;
     case text::ToolFormat::kGeneric:
       lark += "calls: " + std::string(several ? "\"[\" call (\", \" call)* \"]\"" : "call") + "\n" +

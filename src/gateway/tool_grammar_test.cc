@@ -71,6 +71,11 @@ TEST_F(ToolGrammarTest, CallsAreSpelledAsTheModelDoes) {
   EXPECT_TRUE(conforms(ToolFormat::kHermes, "<tool_call>\n" + kSum + "\n</tool_call>"));
   EXPECT_TRUE(conforms(ToolFormat::kLlama3, R"({"name": "sum", "parameters": {"a": 12}})"));
   EXPECT_TRUE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kNow + "]"));
+  const std::string head = "<|channel|>commentary to=functions.";
+  EXPECT_TRUE(
+      conforms(ToolFormat::kHarmony, head + R"(sum <|constrain|>json<|message|>{"a": 12})"));
+  EXPECT_FALSE(
+      conforms(ToolFormat::kHarmony, head + R"(now <|constrain|>json<|message|>{"a": 12})"));
   EXPECT_FALSE(conforms(ToolFormat::kHermes, "Hello"));
   EXPECT_FALSE(conforms(ToolFormat::kMistral, R"([TOOL_CALLS][{"name": "other")"));
   EXPECT_FALSE(conforms(ToolFormat::kMistral, R"([TOOL_CALLS][{"name": "sum", "arguments": {"b")"));

@@ -29,6 +29,7 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"phi3", kPhi3, "phi3"},
     KnownArchitecture{"qwen35", kQwen35, "qwen3_5_text"},
     KnownArchitecture{"qwen35moe", kQwen35Moe, "qwen3_5_moe_text"},
+    KnownArchitecture{"gpt-oss", kGptOss, "gpt_oss"},
 };
 constexpr KnownArchitecture kMistralFile{kLlamaName, kMistral, "mistral", true};
 constexpr KnownArchitecture kMixtralFile{kLlamaName, kMixtral, "mixtral", true};

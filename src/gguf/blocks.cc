@@ -29,6 +29,7 @@ constexpr std::array kShapes = {
     BlockShape{BlockType::kQ4K, "Q4_K", 256, 144, true},
     BlockShape{BlockType::kQ5K, "Q5_K", 256, 176, true},
     BlockShape{BlockType::kQ6K, "Q6_K", 256, 210, true},
+    BlockShape{BlockType::kMxfp4, "MXFP4", 32, 17, true},
     BlockShape{BlockType::kQ81, "Q8_1", 32, 36, false},
     BlockShape{BlockType::kQ2K, "Q2_K", 256, 84, false},
     BlockShape{BlockType::kQ3K, "Q3_K", 256, 110, false},
@@ -49,7 +50,6 @@ constexpr std::array kShapes = {
     BlockShape{BlockType::kIq1M, "IQ1_M", 256, 56, false},
     BlockShape{BlockType::kTq10, "TQ1_0", 256, 54, false},
     BlockShape{BlockType::kTq20, "TQ2_0", 256, 66, false},
-    BlockShape{BlockType::kMxfp4, "MXFP4", 32, 17, false},
     BlockShape{BlockType::kNvfp4, "NVFP4", 64, 36, false},
     BlockShape{BlockType::kQ10, "Q1_0", 128, 18, false},
 };
@@ -78,6 +78,14 @@ void decode_q4_0(const std::uint8_t* block, float* __restrict out) {
     const int q = block[2 + i];
     out[i] = d * static_cast<float>((q & 15) - 8);
     out[i + 16] = d * static_cast<float>((q >> 4) - 8);
+  }
+}
+
+void decode_mxfp4(const std::uint8_t* block, float* __restrict out) {
+  const float d = half_of_e8m0(block[0]);
+  for (std::size_t i = 0; i < 16; ++i) {
+    out[i] = d * static_cast<float>(kTwiceFloat4[block[1 + i] & 15U]);
+    out[i + 16] = d * static_cast<float>(kTwiceFloat4[block[1 + i] >> 4U]);
   }
 }
 
@@ -271,6 +279,8 @@ void decode(BlockType type, const std::byte* blocks, float* numbers, std::size_t
       return each(decode_q45_k<true>);
     case BlockType::kQ6K:
       return each(decode_q6_k);
+    case BlockType::kMxfp4:
+      return each(decode_mxfp4);
     default:
       HEDDLE_CHECK(false);
   }

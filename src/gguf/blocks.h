@@ -70,6 +70,7 @@ struct BlockShape {
 ///     Q4_1, Q5_1   d q_i + m
 ///     Q4_K, Q5_K   (d s_j) q_i - (m t_j)  6-bit s_j and t_j for each 32 of 256
 ///     Q6_K         (d s_j) (q_i - 32)     8-bit s_j for each 16 of 256
+///     MXFP4        2^(e - 128) v_i        v_i of kTwiceFloat4 (base/half.h), e of each 32
 ///
 /// Requires block_shape(type).decodes. Neither side need be aligned; they must not overlap.
 void decode(BlockType type, const std::byte* blocks, float* numbers, std::size_t count);

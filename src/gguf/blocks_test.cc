@@ -34,7 +34,7 @@ TEST(Decode, GivesTheBitsOfTheReference) {
 
     EXPECT_EQ(std::memcmp(numbers.data(), wanted.data(), count * sizeof(float)), 0) << stored.name;
   }
-  EXPECT_EQ(types, 10);
+  EXPECT_EQ(types, 11);
 }
 
 TEST(Decode, CopiesFloat32) {
@@ -53,7 +53,8 @@ TEST(BlockShape, OfAnUnknownIdIsNone) {
 }
 
 TEST(BlockShape, WhatIsDecodedIsListed) {
-  EXPECT_EQ(decoded_types(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K");
+  EXPECT_EQ(decoded_types(),
+            "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, MXFP4");
 }
 
 }  // namespace

@@ -179,8 +179,10 @@ class ConfigWriter {
 
   [[nodiscard]] bool has_experts() const {
     return known_->family == Architecture::kMixtral || known_->family == Architecture::kQwen2Moe ||
-           known_->family == Architecture::kQwen3Moe || known_->family == Architecture::kQwen35Moe;
+           known_->family == Architecture::kQwen3Moe ||
+           known_->family == Architecture::kQwen35Moe || is_gpt_oss();
   }
+  [[nodiscard]] bool is_gpt_oss() const { return known_->family == Architecture::kGptOss; }
   [[nodiscard]] bool is_gemma() const {
     return known_->family == Architecture::kGemma2 || known_->family == Architecture::kGemma3;
   }
@@ -188,6 +190,10 @@ class ConfigWriter {
   /// Of the MLP, and of experts, whose width is that of the MLP divided where a file is old.
   void write_widths() {
     const bool alone = has_experts() && known_->family != Architecture::kMixtral;
+    if (is_gpt_oss()) {
+      json_.key("intermediate_size").integer(fields_.integer(key("expert_feed_forward_length")));
+      return;
+    }
     const std::int64_t width = fields_.integer(
         key("feed_forward_length"), alone ? std::optional<std::int64_t>(0) : std::nullopt);
     if (!alone) {
@@ -212,10 +218,10 @@ class ConfigWriter {
       }
       return;
     }
-    json_.key(known_->family == Architecture::kMixtral ? "num_local_experts" : "num_experts");
-    json_.integer(count);
+    const bool local = known_->family == Architecture::kMixtral || is_gpt_oss();
+    json_.key(local ? "num_local_experts" : "num_experts").integer(count);
     json_.key("num_experts_per_tok").integer(fields_.integer(key("expert_used_count")));
-    if (known_->family != Architecture::kMixtral) {
+    if (!local) {
       // As llama.cpp has it, whatever the file says.
       json_.key("norm_topk_prob").boolean(known_->family == Architecture::kQwen3Moe);
       json_.key("qkv_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
@@ -246,7 +252,7 @@ class ConfigWriter {
     const std::string window = key("attention.sliding_window");
     const bool windows = known_->family == Architecture::kMistral ||
                          known_->family == Architecture::kMixtral ||
-                         known_->family == Architecture::kPhi3 || is_gemma();
+                         known_->family == Architecture::kPhi3 || is_gemma() || is_gpt_oss();
     if (windows && fields_.has(window)) {
       json_.key("sliding_window").integer(fields_.integer(window));
     }
@@ -307,6 +313,9 @@ class ConfigWriter {
     const std::string kind = fields_.text(key("rope.scaling.type"));
     const bool old = kind.empty() && fields_.has(key("rope.scale_linear"));
     if (!old && (kind.empty() || kind == "none")) {
+      if (is_gpt_oss()) {  // Which takes the absent key for a scaling.
+        json_.key("rope_scaling").begin_object().key("rope_type").string("default").end_object();
+      }
       return;
     }
     if (!old && kind != "linear" && kind != "yarn") {
@@ -325,6 +334,10 @@ class ConfigWriter {
     const std::string original = key("rope.scaling.original_context_length");
     if (fields_.has(original)) {
       json_.key("original_max_position_embeddings").integer(fields_.integer(original));
+    }
+    if (is_gpt_oss()) {
+      // As these models were trained. llama.cpp rounds the range to whole dimensions.
+      json_.key("truncate").boolean(false);
     }
     write_number("beta_fast", key("rope.scaling.yarn_beta_fast"));
     write_number("beta_slow", key("rope.scaling.yarn_beta_slow"));
@@ -491,6 +504,8 @@ spec::DType matrix_format(BlockType type) {
       return spec::DType::kQ5K;
     case BlockType::kQ6K:
       return spec::DType::kQ6K;
+    case BlockType::kMxfp4:
+      return spec::DType::kMxfp4;
     default:
       return spec::DType::kBf16;
   }

@@ -297,6 +297,47 @@ TEST_F(GgufModelTest, ReadsLinearAttentionByTheNamesOfStateSpaces) {
   EXPECT_THAT(fault(small_hybrid(71)), HasSubstr("a multiple of ssm.time_step_rank"));
 }
 
+TEST_F(GgufModelTest, ReadsGptOss) {
+  const auto file = [] {
+    TestGguf small;
+    small.text("general.architecture", "gpt-oss");
+    for (const auto& [key, value] :
+         std::map<std::string, std::uint32_t>{{"embedding_length", 16},
+                                              {"attention.head_count", 4},
+                                              {"attention.head_count_kv", 2},
+                                              {"attention.key_length", 8},
+                                              {"attention.value_length", 8},
+                                              {"attention.sliding_window", 9},
+                                              {"block_count", 3},
+                                              {"context_length", 64},
+                                              {"feed_forward_length", 24},
+                                              {"expert_count", 4},
+                                              {"expert_used_count", 2},
+                                              {"expert_feed_forward_length", 20}}) {
+      small.u32("gpt-oss." + key, value);
+    }
+    small.f32("gpt-oss.attention.layer_norm_rms_epsilon", 1e-5F);
+    small.zeros("token_embd.weight", {16, 8}).zeros("output.weight", {16, 8});
+    return small.zeros("blk.0.attn_q.bias", {32});
+  };
+  const spec::ModelSpec model = spec_of(file());
+  EXPECT_EQ(model.architecture, Architecture::kGptOss);
+  EXPECT_EQ(model.head_dim, 8);
+  EXPECT_EQ(model.experts.count, 4);
+  EXPECT_EQ(model.experts.intermediate, 20);
+  EXPECT_EQ(model.experts.gate_limit, 7.0);
+  EXPECT_TRUE(model.sinks && model.qkv_bias && model.out_bias);
+  EXPECT_THAT(model.window, ElementsAre(9, 0, 9));
+  EXPECT_EQ(model.rope.kind, RopeKind::kDefault) << "the file has no scaling";
+  const spec::ModelSpec scaled =
+      spec_of(file()
+                  .text("gpt-oss.rope.scaling.type", "yarn")
+                  .f32("gpt-oss.rope.scaling.factor", 32.0F)
+                  .u32("gpt-oss.rope.scaling.original_context_length", 4096));
+  EXPECT_EQ(scaled.rope.kind, RopeKind::kYarn);
+  EXPECT_FALSE(scaled.rope.truncate);
+}
+
 TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(fault(small_model("phi3").zeros("rope_factors_long.weight", {2})),
               HasSubstr("(longrope) are not built in"));
@@ -304,7 +345,8 @@ TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
                "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, "
-               "qwen35moe; llama-server serves such files: give the model `engine: llama-server`"));
+               "qwen35moe, gpt-oss; llama-server serves such files: give the model `engine: "
+               "llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),
               HasSubstr("key \"qwen2.expert_count\" is 8; qwen2 with experts is not built in"));
   EXPECT_THAT(fault(small_model().u32("llama.rope.dimension_count", 2)),

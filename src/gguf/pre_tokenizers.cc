@@ -26,6 +26,13 @@ constexpr std::array<std::string_view, 1> kTekken = {
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
+constexpr std::array<std::string_view, 1> kGpt4o = {
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
 /// What llama.cpp does where a file does not say how its model cuts text.
 constexpr std::array<std::string_view, 4> kDefault = {
     R"([\p{P}\$\+<=>\^~\|]+)",
@@ -88,6 +95,7 @@ constexpr std::array kKnown = {
     single_digits("starcoder"),
     single_digits("refact"),
     PreTokenizer{.name = "tekken", .expressions = kTekken, .whole_tokens = true, .begins = true},
+    PreTokenizer{.name = "gpt-4o", .expressions = kGpt4o},
     PreTokenizer{.name = "deepseek-llm", .expressions = kDeepseekLlm},
     PreTokenizer{.name = "deepseek-coder", .expressions = kDeepseekCoder},
 };

@@ -66,6 +66,10 @@ constexpr std::array kNormNames = {
     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
     NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
 };
+constexpr std::array kGptOssNames = {
+    NamePair{"post_attention_norm", "post_attention_layernorm"},
+    NamePair{"ffn_gate_inp", "mlp.router"},
+};
 constexpr std::array kHybridNames = {
     NamePair{"post_attention_norm", "post_attention_layernorm"},
     NamePair{"attn_qkv", "linear_attn.in_proj_qkv"},
@@ -80,6 +84,7 @@ constexpr std::array kHybridNames = {
 constexpr std::array kWholeNames = {
     NamePair{"ssm_a", "linear_attn.A_log"},
     NamePair{"ssm_dt.bias", "linear_attn.dt_bias"},
+    NamePair{"attn_sinks.weight", "self_attn.sinks"},
 };
 
 /// More experts than any model has; a tensor with more is left whole.
@@ -98,6 +103,8 @@ std::span<const NamePair> own_names(Architecture architecture) {
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
       return kHybridNames;
+    case Architecture::kGptOss:
+      return kGptOssNames;
     default:
       return {};
   }
@@ -211,7 +218,8 @@ std::string tensor_name(std::string_view directory, Architecture architecture) {
 }
 
 bool is_of_experts(std::string_view tensor) {
-  return tensor.starts_with(kFileLayer) && tensor.ends_with("_exps.weight");
+  return tensor.starts_with(kFileLayer) &&
+         (tensor.ends_with("_exps.weight") || tensor.ends_with("_exps.bias"));
 }
 
 std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
@@ -223,7 +231,7 @@ std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
       continue;
     }
     const std::int64_t experts =
-        is_of_experts(tensor.name) && tensor.shape.size() == 3 ? tensor.shape.front() : 0;
+        is_of_experts(tensor.name) && tensor.shape.size() >= 2 ? tensor.shape.front() : 0;
     if (experts < 1 || experts > kExpertsMost) {
       DirectoryTensor& whole =
           tensors.emplace_back(DirectoryTensor{.name = directory_name(tensor.name, architecture),

@@ -107,6 +107,16 @@ TEST(TensorNames, OfExpertsAreByFamily) {
             "model.layers.2.mlp.experts.x.up_proj.weight");
 }
 
+TEST(TensorNames, OfGptOssHaveSinksAndBiases) {
+  expect_both_ways(
+      kGptOss,
+      {{"blk.1.attn_sinks.weight", "model.layers.1.self_attn.sinks"},
+       {"blk.1.ffn_gate_inp.bias", "model.layers.1.mlp.router.bias"},
+       {"blk.1.ffn_gate_exps.bias", "model.layers.1.mlp.experts.0.gate_proj.bias"},
+       {"blk.1.attn_output.bias", "model.layers.1.self_attn.o_proj.bias"},
+       {"blk.1.post_attention_norm.weight", "model.layers.1.post_attention_layernorm.weight"}});
+}
+
 TEST(TensorNames, OfGemmasNormsAreTheirOwn) {
   expect_both_ways(
       kGemma3,
@@ -143,6 +153,19 @@ TEST_F(DirectoryTensorsTest, AreThoseOfEachExpert) {
     EXPECT_EQ(part.stored.bytes, 4 * 8 * sizeof(float));
   }
   EXPECT_THAT(tensors[3].stored.shape, testing::ElementsAre(1, 8));
+}
+
+TEST_F(DirectoryTensorsTest, AreTheBiasesOfEachExpert) {
+  TestGguf file;
+  file.text("general.architecture", "gpt-oss");
+  file.zeros("blk.0.ffn_up_exps.bias", {4, 3});
+  const GgufFile opened = open(std::move(file));
+  const std::vector<DirectoryTensor> tensors = directory_tensors(opened);
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_EQ(tensors[2].name, "model.layers.0.mlp.experts.2.up_proj.bias");
+  EXPECT_THAT(tensors[2].stored.shape, testing::ElementsAre(4));
+  EXPECT_EQ(tensors[2].stored.offset,
+            opened.tensor("blk.0.ffn_up_exps.bias")->offset + 2 * 4 * sizeof(float));
 }
 
 TEST_F(DirectoryTensorsTest, OfMoreExpertsThanAnyModelHasStayWhole) {

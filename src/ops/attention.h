@@ -45,6 +45,7 @@ struct AttentionArgs {
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
   float soft_cap = 0.0F;    ///< Keeps scaled scores within; 0: none. CPUs alone have it.
+  ConstTensorRef sinks{};   ///< f32 [heads], or absent. CPUs alone have them.
   TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
   TensorRef lse{};          ///< f32 [tokens, heads], or absent.
   AttentionParts parts{};   ///< All positions in one call where it is empty.
@@ -60,7 +61,10 @@ struct AttentionArgs {
 ///     score_j = scale q . k_j,    lse = log(sum_{j in P} exp(score_j))
 ///     out     = sum_{j in P} exp(score_j - lse) v_j
 ///
-/// With a soft cap c a score s, once scaled, is c tanh(s / c).
+/// With a soft cap c a score s, once scaled, is c tanh(s / c). With sinks exp(sinks[h]) is in the
+/// sum of query head h as well (G. Xiao et al., "Efficient Streaming Language Models with Attention
+/// Sinks", arXiv:2309.17453, as gpt-oss learns them): behind all positions, so not in what the
+/// first of AttentionParts leaves.
 ///
 /// Query head h reads key/value head h / (heads / kv_heads) (grouped-query attention; J. Ainslie et
 /// al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",

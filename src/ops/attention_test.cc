@@ -10,6 +10,11 @@ struct Case {
   std::int64_t heads = 1;
   std::int64_t window = 0;
   float soft_cap = 0.0F;
+  std::vector<float> sinks{};  ///< Of each head, or none.
+
+  [[nodiscard]] ConstTensorRef sink_vector() const {
+    return sinks.empty() ? ConstTensorRef{} : vector_of(sinks.data(), heads);
+  }
 };
 
 /// A batch, and where the cache of each of its sequences is divided.
@@ -79,6 +84,7 @@ class AttentionTest : public OpTest {
                .window = c.window,
                .scale = 0.25F,
                .soft_cap = c.soft_cap,
+               .sinks = c.sink_vector(),
                .out = heads(answer.out.data()),
                .lse = matrix_of(answer.lse.data(), count, c.heads)});
     synchronize();
@@ -103,6 +109,7 @@ class AttentionTest : public OpTest {
                .window = c.window,
                .scale = 0.25F,
                .soft_cap = c.soft_cap,
+               .sinks = c.sink_vector(),
                .out = heads(out.data()),
                .lse = {}});
     synchronize();
@@ -151,7 +158,8 @@ class AttentionTest : public OpTest {
                        .query = heads(const_cast<float*>(query.data()), d),
                        .kv = cache.kv(),
                        .scale = 0.25F,
-                       .soft_cap = c.soft_cap};
+                       .soft_cap = c.soft_cap,
+                       .sinks = c.sink_vector()};
     args.parts = {.end = border, .left = heads(result.state.data(), d + 2)};
     attention(context_, args);
     synchronize();
@@ -198,6 +206,11 @@ Reference reference(const Case& c,
   const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
   Reference result{.out = std::vector<double>(static_cast<std::size_t>(c.shape.head_dim))};
   double total = 0.0;
+  if (!c.sinks.empty()) {
+    const double sink = c.sinks[static_cast<std::size_t>(head)];
+    total = std::exp(sink);
+    result.score_max = std::abs(sink);
+  }
   for (std::int64_t p = first; p <= position; ++p) {
     double score = 0.0;
     double products = 0.0;
@@ -251,6 +264,12 @@ std::vector<Case> cases(bool caps) {
           {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
       result.push_back(
           {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
+      // Of sinks some are above all scores, and some below.
+      const std::vector<float> sinks{9.0F, -20.0F, 0.5F, -1.0F, 3.0F, 0.0F};
+      result.push_back(
+          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 7, 0.0F, sinks});
+      result.push_back(
+          {{.kv_heads = 3, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 6, 0, 0.0F, sinks});
     }
   }
   return result;
@@ -434,7 +453,9 @@ TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
       if (batch.border[s] == 0) {
         continue;
       }
-      const Reference away = reference(c, cache, at, batch.border[s] - 1, row % c.heads, own);
+      Case early = c;
+      early.sinks.clear();  // Which come behind all positions.
+      const Reference away = reference(early, cache, at, batch.border[s] - 1, row % c.heads, own);
       const float* const state = parts.state.data() + row * (d + 2);
       ASSERT_NEAR(static_cast<double>(state[d] + std::log(state[d + 1])), away.lse, bound(c, away))
           << "row " << row << " border " << batch.border[s];

@@ -83,6 +83,12 @@ void experts(OpContext& context, const ExpertsArgs& args) {
   check_f32_rows(args.in, tokens, 2 * width);
   check_f32_rows(args.product, tokens, hidden);
   check_f32_rows(args.out, tokens, hidden);
+  if (args.gate_up_bias.present()) {
+    check_vector(args.gate_up_bias, DType::kF32, args.down.shape[0] / hidden * 2 * width);
+  }
+  if (args.down_bias.present()) {
+    check_vector(args.down_bias, DType::kF32, args.down.shape[0]);
+  }
   if (args.residual.present()) {
     check_f32_rows(args.residual, tokens, hidden);
   }

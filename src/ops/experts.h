@@ -43,7 +43,11 @@ struct ExpertsArgs {
   ConstTensorRef gate_up_scale{};  ///< f32 [experts 2 width] with int8, and only then.
   ConstTensorRef down{};           ///< [experts hidden, width]
   ConstTensorRef down_scale{};     ///< f32 [experts hidden], likewise.
-  ConstTensorRef residual{};       ///< f32 [tokens, hidden], or absent. May be `out`.
+  ConstTensorRef gate_up_bias{};   ///< f32 [experts 2 width], gates first, or absent.
+  ConstTensorRef down_bias{};      ///< f32 [experts hidden], or absent.
+  float limit = 0.0F;              ///< Of gates and ups, as the next: SiluMulArgs.
+  float gain = 1.0F;
+  ConstTensorRef residual{};  ///< f32 [tokens, hidden], or absent. May be `out`.
   // Memory that it works in, for the tokens of one expert.
   TensorRef rows{};     ///< As `x`.
   TensorRef in{};       ///< f32 [tokens, 2 width]
@@ -53,7 +57,8 @@ struct ExpertsArgs {
 };
 
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
-/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it. The matrices may be of
+/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it, with its bias where there is
+/// one. Biases and limits CPUs alone have. The matrices may be of
 /// different types that compute alike, such as blocks; where they are blocks, experts have whole
 /// panels (spec/block_panels.h). Experts are added one after the other, ascending, so on a CPU the
 /// bits of a token do not depend on the others. Weights of experts that no token chose are not

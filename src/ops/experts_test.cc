@@ -88,6 +88,9 @@ class ExpertsTest : public OpTest {
 
   /// What `tokens` of them, from `first` on, get, added to `out`.
   std::vector<float> run(std::int64_t first, std::int64_t tokens, bool residual) {
+    const auto bias = [](const std::vector<float>& numbers) {
+      return numbers.empty() ? ConstTensorRef{} : vector_of(numbers.data(), std::ssize(numbers));
+    };
     std::vector<float> rows(at(tokens, 0, kHidden));
     std::vector<float> in(at(tokens, 0, 2 * kWidth));
     std::vector<float> gated(at(tokens, 0, kWidth));
@@ -104,6 +107,10 @@ class ExpertsTest : public OpTest {
              .weights = matrix_of(weights_.data() + first * kActive, tokens, kActive),
              .gate_up = matrix_of(gate_up_.data(), kExperts * 2 * kWidth, kHidden),
              .down = matrix_of(down_.data(), kExperts * kHidden, kWidth),
+             .gate_up_bias = bias(gate_up_bias_),
+             .down_bias = bias(down_bias_),
+             .limit = limit_,
+             .gain = gain_,
              .residual = residual ? ConstTensorRef(out_rows) : ConstTensorRef{},
              .rows = matrix_of(rows.data(), tokens, kHidden),
              .in = matrix_of(in.data(), tokens, 2 * kWidth),
@@ -128,15 +135,33 @@ class ExpertsTest : public OpTest {
           gate += x * gate_up_[at(expert * 2 * kWidth + i, c, kHidden)];
           up += x * gate_up_[at(expert * 2 * kWidth + kWidth + i, c, kHidden)];
         }
-        gives +=
-            gate / (1 + std::exp(-gate)) * up * down_[at(expert * kHidden + column, i, kWidth)];
+        gives += gated(gate + bias_of(gate_up_bias_, expert * 2 * kWidth + i),
+                       up + bias_of(gate_up_bias_, (expert * 2 + 1) * kWidth + i)) *
+                 down_[at(expert * kHidden + column, i, kWidth)];
       }
+      gives += bias_of(down_bias_, expert * kHidden + column);
       sum += weights_[at(token, k, kActive)] * gives;
     }
     return sum;
   }
 
+  static double bias_of(const std::vector<float>& biases, std::int64_t row) {
+    return biases.empty() ? 0.0 : static_cast<double>(biases[static_cast<std::size_t>(row)]);
+  }
+  [[nodiscard]] double gated(double gate, double up) const {
+    if (limit_ == 0) {
+      return gate / (1 + std::exp(-gate)) * up;
+    }
+    const double most = limit_;
+    gate = std::min(gate, most);
+    return gate / (1 + std::exp(-gain_ * gate)) * (std::clamp(up, -most, most) + 1);
+  }
+
   std::int64_t tokens_;
+  std::vector<float> gate_up_bias_{};  ///< None, as the next.
+  std::vector<float> down_bias_{};
+  float limit_ = 0.0F;
+  float gain_ = 1.0F;
   std::vector<std::int32_t> chosen_{};
   std::vector<float> x_ = random(tokens_ * kHidden);
   std::vector<float> hidden_ = random(tokens_ * kHidden);
@@ -153,6 +178,19 @@ TEST_F(ExpertsTest, AgreesWithDouble) {
         const double before = residual ? hidden_[at(token, column, kHidden)] : 0.0F;
         EXPECT_NEAR(out[at(token, column, kHidden)], before + expected(token, column), 2e-5);
       }
+    }
+  }
+}
+
+TEST_F(ExpertsTest, WithBiasesAndALimitAgreesWithDouble) {
+  gate_up_bias_ = random(kExperts * 2 * kWidth);
+  down_bias_ = random(kExperts * kHidden);
+  limit_ = 1.25F;
+  gain_ = 1.7F;
+  const std::vector<float> out = run(0, tokens_, false);
+  for (std::int64_t token = 0; token < tokens_; ++token) {
+    for (std::int64_t column = 0; column < kHidden; ++column) {
+      EXPECT_NEAR(out[at(token, column, kHidden)], expected(token, column), 2e-5);
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "ops/silu_mul.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ops/op_test.h"
@@ -43,6 +45,37 @@ TEST_F(SiluMulTest, KeepsExtremesAndWhatIsNotANumber) {
   EXPECT_EQ(out[1], 200.0F);
   EXPECT_EQ(out[2], 0.0F);
   EXPECT_TRUE(std::isnan(out[3]));
+}
+
+TEST_F(SiluMulTest, WithALimitAgreesWithDouble) {
+  if (backend_->kind() != device::Kind::kCpu) {
+    GTEST_SKIP() << "limits are for CPUs";
+  }
+  constexpr double kLimit = 7.0;
+  constexpr double kGain = 1.5;
+  for (const std::int64_t n : {5, 16, 37}) {
+    auto gate_up = random(2 * n, 6.0F);
+    gate_up[1] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> out(static_cast<std::size_t>(n));
+    silu_mul(context_,
+             {.gate_up = matrix_of(gate_up.data(), 1, 2 * n),
+              .out = matrix_of(out.data(), 1, n),
+              .limit = static_cast<float>(kLimit),
+              .gain = static_cast<float>(kGain)});
+    synchronize();
+    EXPECT_TRUE(std::isnan(out[1]));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (i == 1) {
+        continue;
+      }
+      const double gate = std::min(static_cast<double>(gate_up[i]), kLimit);
+      const double up = std::clamp(static_cast<double>(gate_up[out.size() + i]), -kLimit, kLimit);
+      const double expected = gate / (1.0 + std::exp(-kGain * gate)) * (up + 1.0);
+      EXPECT_NEAR(
+          static_cast<double>(out[i]), expected, 1e-5 * std::abs(expected) + 1e-6 * std::abs(gate))
+          << "gate " << gate << " up " << up;
+    }
+  }
 }
 
 TEST_F(SiluMulTest, RoundsWhatItHandsOn) {

@@ -44,6 +44,9 @@ inline void fields(Fields& v, spec::Experts& x) {
   v(2, "active", x.active, kCount);
   v(3, "intermediate", x.intermediate, kCount);
   v(4, "normalised", x.normalised);
+  v(5, "biased", x.biased);
+  v(6, "gate_limit", x.gate_limit);
+  v(7, "gate_gain", x.gate_gain);
   v.require(x, "no more active experts than there are", [](const spec::Experts& experts) {
     return experts.active <= experts.count;
   });
@@ -110,6 +113,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(34, "attention_gate", x.attention_gate);
   v(35, "linear", x.linear);
   v(36, "mixer", x.mixer);
+  v(37, "sinks", x.sinks);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

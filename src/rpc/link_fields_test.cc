@@ -42,7 +42,14 @@ spec::ModelSpec every_field_set() {
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
           .eos = {13, 14},
-          .formats = {spec::DType::kQ6K, spec::DType::kBf16},
+          .experts = {.count = 9,
+                      .active = 8,
+                      .intermediate = 7,
+                      .normalised = true,
+                      .biased = true,
+                      .gate_limit = 6,
+                      .gate_gain = 5},
+          .formats = {spec::DType::kQ6K, spec::DType::kBf16, spec::DType::kMxfp4},
           .activation = spec::Activation::kGeluTanh,
           .norms = spec::Norms::kAround,
           .norm_less_one = true,
@@ -56,6 +63,7 @@ spec::ModelSpec every_field_set() {
           .local_theta = 21,
           .rotary_dim = 22,
           .attention_gate = true,
+          .sinks = true,
           .linear = {.key_heads = 2,
                      .value_heads = 4,
                      .key_dim = 25,
@@ -131,6 +139,8 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.local_theta, sent.local_theta);
   EXPECT_EQ(got.rotary_dim, sent.rotary_dim);
   EXPECT_EQ(got.attention_gate, sent.attention_gate);
+  EXPECT_EQ(got.sinks, sent.sinks);
+  EXPECT_EQ(got.experts, sent.experts);
   EXPECT_EQ(got.linear, sent.linear);
   EXPECT_EQ(got.mixer, sent.mixer);
 }
@@ -215,7 +225,7 @@ TEST(LinkFields, NamesTheFirstThingThatCannotBe) {
   const std::string found = error_of(model);
   EXPECT_EQ(found.substr(0, found.find(" to ")), "message ModelSpec.layers: -3; want 0");
   model.architecture = static_cast<spec::Architecture>(99);
-  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 15");
+  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 16");
   EXPECT_EQ(error_of(policy::Footprint{.kv = {{.tokens_per_block = 0, .blocks_per_page = 1}}}),
             "message Footprint.kv[0]: want blocks that hold something");
   EXPECT_EQ(error_of(Beat{.threads = std::vector<policy::ThreadPulse>(kBeatThreadsMost + 1)}),

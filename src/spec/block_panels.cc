@@ -28,8 +28,11 @@ struct BlockForm {
   int upper = 0;          ///< Upper bits of a number.
   int lower = 4;
   int offset = 0;  ///< Which is taken from numbers.
+  /// The scale is an exponent in a byte, and four bits are the code of a number (MXFP4).
+  bool float4 = false;
 
-  [[nodiscard]] std::size_t head() const { return (minimum ? 4 : 2) + small; }
+  [[nodiscard]] std::size_t scale_bytes() const { return float4 ? 1 : 2; }
+  [[nodiscard]] std::size_t head() const { return (minimum ? 4 : scale_bytes()) + small; }
   /// Bytes of the upper bits, and of all, of 32 numbers.
   [[nodiscard]] std::size_t upper_bytes() const { return static_cast<std::size_t>(upper) * 4; }
   [[nodiscard]] std::size_t quant_bytes() const {
@@ -61,6 +64,8 @@ BlockForm form_of(DType dtype) {
               .small = 16,
               .upper = 2,
               .offset = 32};
+    case DType::kMxfp4:
+      return {.offset = 12, .float4 = true};
     default:
       HEDDLE_CHECK(false);
   }
@@ -157,7 +162,7 @@ using Numbers = std::array<Bytes, kInputs>;
 
 /// Writes a file's block, of row `row`, into that of a panel.
 void put_block(const BlockForm& form, const Bytes* from, std::size_t row, Bytes* out) {
-  std::memcpy(out + 2 * row, from + form.scales_at, 2);
+  std::memcpy(out + form.scale_bytes() * row, from + form.scales_at, form.scale_bytes());
   if (form.minimum) {
     std::memcpy(out + 2 * kRows + 2 * row, from + form.scales_at + 2, 2);
   }
@@ -183,6 +188,9 @@ Numbers gather(const BlockForm& form, const Bytes* quants, std::size_t row) {
     const std::size_t at = i / 4 * 64 + row * 4 + i % 4;
     q[i] = form.lower == 8 ? lower[at] : lower[at] & 15U;
     q[i + 16] = form.lower == 8 ? lower[at + 256] : lower[at] >> 4U;
+  }
+  for (Bytes& code : q) {
+    code = form.float4 ? static_cast<Bytes>(kTwiceFloat4[code] + form.offset) : code;
   }
   for (std::size_t i = 0; form.upper > 0 && i < kInputs; ++i) {
     const std::size_t group = i / 4;
@@ -211,7 +219,7 @@ std::pair<unsigned, unsigned> six_bits(const Bytes* packed, std::size_t j, std::
 /// Numbers of one row of a panel's block, from its part `part` on.
 void decode_part(
     const BlockForm& form, const Bytes* block, std::size_t row, std::size_t part, float* out) {
-  const float d = half_at(block + 2 * row);
+  const float d = form.float4 ? half_of_e8m0(block[row]) : half_at(block + 2 * row);
   const Bytes* const small = block + (form.minimum ? 4 : 2) * kRows + row;
   const Bytes* const quants = block + (form.head() + part * form.quant_bytes()) * kRows;
   const Numbers q = gather(form, quants, row);

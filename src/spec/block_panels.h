@@ -14,10 +14,12 @@
 ///     panel        blocks of its rows: the first of each, the second of each, ...
 ///     of 32        scales [minima] {quants}
 ///     of 256       scales [minima] small scales {quants} x 8
-///     scales       float16 by row; minima likewise (Q4_1, Q5_1, Q4_K, Q5_K)
+///     scales       float16 by row; minima likewise (Q4_1, Q5_1, Q4_K, Q5_K); of MXFP4 a byte by
+///                  row, the exponent of a power of two
 ///     small        byte after byte of the block's, each by row: 12 (Q4_K, Q5_K) or 16 (Q6_K)
 ///     quants       of 32 inputs: [upper bits] lower bits
 ///     lower bits   of 4: byte 64 p + 4 r + i has inputs 4 p + i and 16 + 4 p + i of row r;
+///                  (of MXFP4 the codes of kTwiceFloat4, base/half.h);
 ///                  of 8 (Q8_0): byte 64 g + 4 r + i has input 4 g + i, plus 128
 ///     upper bits   1 each (Q5): bit g of byte 4 r + i is of input 4 g + i;
 ///                  2 each (Q6): bits 2 (g % 4) of byte 64 (g / 4) + 4 r + i

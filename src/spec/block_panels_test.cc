@@ -14,6 +14,7 @@ TEST(BlockPanels, HaveTheBytesOfTheFile) {
   EXPECT_EQ(row_bytes(DType::kQ4K, 512), 2 * 144);
   EXPECT_EQ(row_bytes(DType::kQ5K, 512), 2 * 176);
   EXPECT_EQ(row_bytes(DType::kQ6K, 512), 2 * 210);
+  EXPECT_EQ(row_bytes(DType::kMxfp4, 64), 2 * 17);
   EXPECT_EQ(row_bytes(DType::kBf16, 5), 10);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 16, 32), 16 * 34);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 17, 32), 32 * 34) << "whole panels";

@@ -133,6 +133,16 @@ constexpr std::array kFamilies = {
            .head_dim = 256,
            .vocab = 248320,
            .max_position = 32768},
+    Family{.architecture = Architecture::kGptOss,
+           .name = "GptOssForCausalLM",
+           .model_type = "gpt_oss",
+           .heads = 64,
+           .kv_heads = 8,
+           .head_dim = 64,
+           .vocab = 201088,
+           .max_position = k128Ki,
+           .rope_theta = 150000.0,
+           .rms_eps = 1e-5},
 };
 
 /// A model for text and images, of which the decoder alone is run.

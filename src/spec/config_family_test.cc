@@ -178,6 +178,44 @@ TEST(ConfigFamily, SmolLm3DoesNotRotateEveryLayer) {
               HasSubstr("no_rope_layers is an array of 2; it must be an array of at least"));
 }
 
+constexpr std::string_view kGptOssName = "GptOssForCausalLM";
+
+TEST(ConfigFamily, GptOssHasSinksBiasesAndALimit) {
+  const ModelSpec model =
+      small_model(kGptOssName, R"(, "num_local_experts": 6, "num_experts_per_tok": 2,
+      "swiglu_limit": 5.5, "head_dim": 8, "sliding_window": 9, "rope_scaling": {
+        "rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096,
+        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false})");
+  EXPECT_TRUE(model.sinks && model.qkv_bias && model.out_bias && !model.mlp_bias);
+  EXPECT_EQ(model.experts.count, 6);
+  EXPECT_EQ(model.experts.active, 2);
+  EXPECT_TRUE(model.experts.normalised && model.experts.biased);
+  EXPECT_EQ(model.experts.gate_limit, 5.5);
+  EXPECT_EQ(model.experts.gate_gain, 1.702);
+  EXPECT_EQ(model.intermediate, 0);
+  EXPECT_EQ(model.head_dim, 8);
+  EXPECT_THAT(model.window, ElementsAre(9, 0, 9, 0)) << "every other layer, from the first on";
+  EXPECT_EQ(model.rope.kind, RopeKind::kYarn);
+  EXPECT_FALSE(model.rope.truncate);
+}
+
+TEST(ConfigFamily, WhatGptOssTakesAbsentKeysFor) {
+  const ModelSpec model = small_model(kGptOssName);
+  EXPECT_EQ(model.experts.count, 128);
+  EXPECT_EQ(model.experts.active, 4);
+  EXPECT_EQ(model.experts.gate_limit, 7.0);
+  EXPECT_EQ(model.rope_theta, 150000.0);
+  EXPECT_EQ(model.rope.kind, RopeKind::kYarn);
+  EXPECT_EQ(model.rope.factor, 32.0);
+  EXPECT_EQ(model.rope.original_max_position, 4096);
+  EXPECT_FALSE(model.rope.truncate);
+  EXPECT_EQ(small_model(kGptOssName, R"(, "rope_parameters": {"rope_type": "default"})").rope.kind,
+            RopeKind::kDefault);
+  EXPECT_THAT(small_fault(kGptOssName, R"(, "swiglu_limit": 0)"), HasSubstr("swiglu_limit"));
+  EXPECT_THAT(small_fault(kGptOssName, R"(, "num_experts_per_tok": 200)"),
+              HasSubstr("a token cannot take 200 of 128 experts"));
+}
+
 TEST(ConfigFamily, Phi3ScaledForLengthIsRefused) {
   EXPECT_THAT(small_model("Phi3ForCausalLM", R"(, "sliding_window": 7)").window, Each(7));
   EXPECT_THAT(small_fault("Phi3ForCausalLM", R"(, "rope_scaling": {"type": "longrope"})"),

@@ -30,7 +30,12 @@ constexpr std::int64_t kExpertsMax = 1 << 10;
 bool has_experts(Architecture architecture) {
   return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
          architecture == Architecture::kQwen3Moe || architecture == Architecture::kQwen3Next ||
-         architecture == Architecture::kQwen35Moe;
+         architecture == Architecture::kQwen35Moe || architecture == Architecture::kGptOss;
+}
+
+/// Whether `intermediate_size` is the width of experts, of which `num_local_experts` tells.
+bool is_local(Architecture architecture) {
+  return architecture == Architecture::kMixtral || architecture == Architecture::kGptOss;
 }
 
 bool is_gemma(Architecture architecture) {
@@ -78,9 +83,10 @@ QwenExperts usual_experts(Architecture architecture) {
 /// Experts, and the width of the MLP beside them. Qwen's `intermediate_size` is of layers without.
 void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
   Experts& experts = model.experts;
-  if (family.architecture == Architecture::kMixtral) {
-    experts.count = fields.integer("num_local_experts", {1, kExpertsMax}, 8);
-    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, 2);
+  if (is_local(family.architecture)) {
+    const bool mixtral = family.architecture == Architecture::kMixtral;
+    experts.count = fields.integer("num_local_experts", {1, kExpertsMax}, mixtral ? 8 : 128);
+    experts.active = fields.integer("num_experts_per_tok", {1, kExpertsMax}, mixtral ? 2 : 4);
     experts.intermediate = fields.integer("intermediate_size", {1, kIntermediateMax});
     experts.normalised = true;
     model.intermediate = 0;
@@ -99,7 +105,7 @@ void read_experts(JsonFields& fields, const Family& family, ModelSpec& model) {
   }
   if (fields.ok() && experts.count * experts.intermediate > kIntermediateMax) {
     fields.reject(
-        family.architecture == Architecture::kMixtral ? "num_local_experts" : "num_experts",
+        is_local(family.architecture) ? "num_local_experts" : "num_experts",
         fmt::format(
             "experts of {} are at most {} wide together", experts.intermediate, kIntermediateMax));
   }
@@ -206,6 +212,16 @@ void read_granite(JsonFields& fields, ModelSpec& model) {
                   .logits = 1.0 / fields.number("logits_scaling", kScaleRange, 1.0)};
 }
 
+/// What is gpt-oss' own. Its attention has biases where the key is absent.
+void read_gpt_oss(JsonFields& fields, ModelSpec& model) {
+  constexpr NumberRange kGateRange{1e-3, 1e6};
+  model.qkv_bias = model.out_bias = fields.boolean("attention_bias", true);
+  model.sinks = true;
+  model.experts.biased = true;
+  model.experts.gate_limit = fields.number("swiglu_limit", kGateRange, 7.0);
+  model.experts.gate_gain = fields.number("swiglu_alpha", kGateRange, 1.702);
+}
+
 void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
   model.tied_embeddings = fields.boolean("tie_word_embeddings", family.tied);
   const bool attention_bias = fields.boolean("attention_bias", false);
@@ -245,6 +261,9 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
       read_hybrid(fields, attention_bias, model);
+      break;
+    case Architecture::kGptOss:
+      read_gpt_oss(fields, model);
       break;
   }
   if (family.architecture == Architecture::kGranite) {

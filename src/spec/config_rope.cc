@@ -156,6 +156,14 @@ void read_rope(JsonFields& fields, std::string_view where, const Family& family,
     fields.adopt(rope);
     return;
   }
+  if (family.architecture == Architecture::kGptOss) {  // What it takes an absent key for.
+    constexpr std::int64_t kOriginal = 4096;
+    model.rope = {.kind = RopeKind::kYarn,
+                  .factor = 32.0,
+                  .truncate = false,
+                  .original_max_position = kOriginal};
+    model.max_position = std::max(model.max_position, stretched(kOriginal, model.rope.factor));
+  }
   read_share(fields, share, model);
 }
 

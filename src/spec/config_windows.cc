@@ -179,6 +179,12 @@ std::int64_t read_window(JsonFields& fields,
     case Architecture::kGemma2:
     case Architecture::kGemma3:
       return read_gemma_window(fields, model, windowed);
+    case Architecture::kGptOss:
+      if (windowed.empty()) {
+        windowed = all_but_every(2, static_cast<std::size_t>(model.layers));
+      }
+      return fields.is_null("sliding_window") ? 0
+                                              : fields.integer("sliding_window", kWindowRange, 128);
     case Architecture::kSmolLm3:
       return read_smollm3_window(fields, model, windowed);
     case Architecture::kQwen2Moe:

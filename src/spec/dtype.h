@@ -23,7 +23,8 @@ enum class DType : std::uint8_t {
   kQ51,
   kQ4K,
   kQ5K,
-  kQ6K
+  kQ6K,
+  kMxfp4
 };
 
 /// Whether numbers of a row share scales in blocks.
@@ -77,6 +78,8 @@ enum class DType : std::uint8_t {
       return "Q5_K";
     case DType::kQ6K:
       return "Q6_K";
+    case DType::kMxfp4:
+      return "MXFP4";
   }
   return "?";
 }

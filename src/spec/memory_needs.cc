@@ -46,6 +46,7 @@ Elements count_attention(const ModelSpec& m) {
   sum.vectors += m.qkv_bias ? qkv : 0;
   sum.vectors += m.out_bias && adds_once(m.shard) ? m.hidden : 0;
   sum.vectors += m.qk_norm ? 2 * m.head_dim : 0;
+  sum.vectors += m.sinks ? m.heads : 0;
   sum.vectors += m.qk_norm_whole ? (m.heads + m.kv_heads) * m.head_dim : 0;
   return sum;
 }
@@ -61,11 +62,12 @@ Elements count_delta_rule(const LinearAttention& l, std::int64_t hidden) {
 Elements count_feed_forward(const ModelSpec& m) {
   const Experts& e = m.experts;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
+  const std::int64_t biases = e.biased ? e.count * (1 + 2 * e.intermediate + added_once) : 0;
   return {.matrices = 3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
                       router_rows(m) * m.hidden,
           .matrix_rows = (m.intermediate > 0 ? m.hidden : 0) + 2 * m.intermediate +
                          e.count * (m.hidden + 2 * e.intermediate),
-          .vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden +
+          .vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden + biases +
                      (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "spec/block_panels.h"
+
 namespace heddle::spec {
 namespace {
 
@@ -72,6 +74,32 @@ TEST(MemoryNeeds, CountsExperts) {
   ModelSpec shared = model;
   shared.intermediate = 5632;
   EXPECT_EQ(parameter_count(shared) - parameter_count(model), 48 * (3 * 5632 * 2048 + 2048));
+}
+
+TEST(MemoryNeeds, CountsSinksAndBiasesOfExperts) {
+  ModelSpec model{.hidden = 2880,
+                  .layers = 24,
+                  .heads = 64,
+                  .kv_heads = 8,
+                  .head_dim = 64,
+                  .vocab = 201088,
+                  .max_position = 131072,
+                  .qkv_bias = true,
+                  .out_bias = true,
+                  .experts = {.count = 32, .active = 4, .intermediate = 2880, .biased = true},
+                  .sinks = true};
+  model.window.assign(24, 0);
+  EXPECT_EQ(parameter_count(model), 20'914'757'184);  // As its model card says: 20.9 B.
+  // Of experts in MXFP4 32 numbers take 17 bytes.
+  model.formats.assign(format_count(model.layers), DType::kBf16);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    for (const Matrix matrix : {Matrix::kExpertsGate, Matrix::kExpertsUp, Matrix::kExpertsDown}) {
+      model.formats[format_index(matrix, layer)] = DType::kMxfp4;
+    }
+  }
+  const std::uint64_t experts = 24ULL * 32 * 3 * 2880 * 2880;
+  EXPECT_EQ(weight_bytes(model, DType::kBf16) - weight_bytes(model, DType::kStored),
+            experts * 2 - experts / 32 * 17);
 }
 
 TEST(MemoryNeeds, WindowsBoundTheKv) {

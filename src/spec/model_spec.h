@@ -26,7 +26,8 @@ enum class Architecture : std::uint8_t {
   kPhi3,
   kQwen3Next,
   kQwen35,
-  kQwen35Moe
+  kQwen35Moe,
+  kGptOss
 };
 
 /// What the gate of an MLP becomes before it is multiplied.
@@ -58,6 +59,11 @@ struct Experts {
   std::int64_t intermediate = 0;
   /// What a token's experts weigh adds up to 1; else they weigh what the softmax over all says.
   bool normalised = false;
+  bool biased = false;  ///< Router, gates, ups and downs have biases.
+  /// Above 0 gates are at most this, ups within it on both sides, and a gate g and an up u become
+  /// g / (1 + exp(-gate_gain g)) (u + 1), as gpt-oss has it; 0: as an MLP elsewhere.
+  double gate_limit = 0.0;
+  double gate_gain = 1.0;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
@@ -171,6 +177,8 @@ struct ModelSpec {
   double local_theta = 10000.0;         ///< Of layers that are kLocal.
   std::int64_t rotary_dim = 0;  ///< How many elements of a head rotate, the first ones; 0: all.
   bool attention_gate = false;  ///< What attention gives is multiplied by a sigmoid (Qwen3-Next).
+  /// Each head has a number, its sink, that counts among the scores of attention, and has no value.
+  bool sinks = false;
   LinearAttention linear{};
   std::vector<Mixer> mixer{};  ///< Per layer; empty: kAttention for all.
   /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole

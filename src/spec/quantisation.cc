@@ -174,10 +174,13 @@ Quantisation read_method(JsonFields& fields, const std::string& where) {
   if (method == "modelopt" && fields.text("quant_algo") == "FP8") {
     return read_scaled(fields);
   }
+  if (method == "mxfp4") {
+    return {.packing = Packing::kMxfp4};
+  }
   fields.reject(
       "quant_method",
-      fmt::format("awq, gptq, compressed-tensors, fp8, fbgemm_fp8 and modelopt of FP8 are "
-                  "built in; {}",
+      fmt::format("awq, gptq, compressed-tensors, fp8, fbgemm_fp8, modelopt of FP8 and mxfp4 "
+                  "are built in; {}",
                   kAnother));
   return {};
 }

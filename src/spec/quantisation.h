@@ -14,6 +14,8 @@ enum class Packing : std::uint8_t {
   kGptq,    ///< Likewise, but eight inputs to a word, and `g_idx`.
   kPacked,  ///< `weight_packed`, `weight_scale`, `weight_zero_point`; outputs by inputs.
   kScaled,  ///< `weight` of FP8 or int8, and `weight_scale` or `weight_scale_inv`.
+  kTurned,  ///< Plain numbers, inputs by outputs; never by `quantization_config`.
+  kMxfp4    ///< `_blocks` of four bits and `_scales` of 32 each, of experts.
 };
 
 /// What `quantization_config` of config.json says. How activations were to be rounded is of no
@@ -31,9 +33,9 @@ struct Quantisation {
 };
 
 /// Reads `quantization_config` of a config.json: `awq`, `gptq` and `compressed-tensors` of 4 or 8
-/// bits, and FP8 by matrix, row or block (`fp8`, `fbgemm_fp8`, `modelopt`, `compressed-tensors`).
-/// Without one there is none. Others, and what would change the mathematics, are one error that
-/// names `file`, the field, its value and what would be right.
+/// bits, FP8 by matrix, row or block (`fp8`, `fbgemm_fp8`, `modelopt`, `compressed-tensors`), and
+/// the experts of gpt-oss (`mxfp4`). Without one there is none. Others, and what would change the
+/// mathematics, are one error that names `file`, the field, its value and what would be right.
 [[nodiscard]] Result<Quantisation> parse_quantisation(std::string_view text, std::string_view file);
 
 }  // namespace heddle::spec

@@ -90,6 +90,13 @@ TEST(Quantisation, ReadsFp8) {
   EXPECT_EQ(read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").packing, Packing::kScaled);
 }
 
+TEST(Quantisation, ExpertsOfGptOssAreMxfp4) {
+  EXPECT_EQ(read(R"({"quant_method": "mxfp4",
+                     "modules_to_not_convert": ["model.layers.*.self_attn"]})")
+                .packing,
+            Packing::kMxfp4);
+}
+
 TEST(Quantisation, WhatIsNotBuiltInIsNamedWithAWayOut) {
   EXPECT_THAT(error_of(R"({"quant_method": "bitsandbytes"})"),
               AllOf(HasSubstr("config.json: quantization_config.quant_method is \"bitsandbytes\"; "

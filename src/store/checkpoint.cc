@@ -21,6 +21,7 @@
 #include "store/image_layout.h"
 #include "store/packed_matrix.h"
 #include "store/packed_tensors.h"
+#include "store/turned_experts.h"
 
 namespace heddle::store {
 namespace {
@@ -186,6 +187,15 @@ Result<ModelConfig> config_of_directory(const std::filesystem::path& directory) 
   if (!quantisation) {
     return quantisation.error();
   }
+  if (quantisation->packing == spec::Packing::kMxfp4 &&
+      model->architecture != spec::Architecture::kGptOss) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("{}: quantization_config.quant_method is \"mxfp4\", which is built in "
+                             "of {} alone; another engine can serve this model: configure it with "
+                             "`cmd:`",
+                             path.string(),
+                             spec::architecture_name(spec::Architecture::kGptOss))};
+  }
   ModelConfig config{.model = std::move(model).value(), .quantisation = *quantisation};
   const std::filesystem::path generation_path = directory / "generation_config.json";
   const Result<std::string> generation = read_text(generation_path, kConfigBytesMax);
@@ -343,7 +353,9 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& model) {
 }
 
 Result<Checkpoint> Checkpoint::of(ModelConfig config, TensorSet tensors) {
-  if (config.model.experts.count > 0) {
+  if (config.model.architecture == spec::Architecture::kGptOss) {
+    split_turned_experts(tensors);
+  } else if (config.model.experts.count > 0) {
     split_experts(tensors);
   }
   if (config.quantisation.packing != spec::Packing::kNone) {

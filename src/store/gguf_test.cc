@@ -286,7 +286,7 @@ float as_stored(float value, spec::DType dtype) {
 
 TEST_F(GgufBlocksTest, StayBlocksInAStoredImage) {
   using enum gguf::BlockType;
-  for (const gguf::BlockType type : {kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K}) {
+  for (const gguf::BlockType type : {kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kMxfp4}) {
     const Checkpoint checkpoint = Checkpoint::open(write(type)).value();
     const spec::ModelSpec& whole = checkpoint.config.model;
     for (const spec::Shard shard : {spec::Shard{}, {.rank = 0, .ranks = 2}, {1, 2}}) {
@@ -374,8 +374,8 @@ TEST_F(GgufBlocksTest, OfATypeThatIsNotDecodedAreRefused) {
   EXPECT_THAT(opened.error().message, HasSubstr("tensor \"token_embd.weight\" in "));
   EXPECT_THAT(opened.error().message,
               HasSubstr("m.gguf is IQ4_XS [20, 256]; weights must be one of F32, F16, BF16, Q8_0, "
-                        "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, another engine may serve this "
-                        "model: configure it with `engine: llama-server`"));
+                        "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, MXFP4, another engine may serve "
+                        "this model: configure it with `engine: llama-server`"));
 }
 
 TEST_F(GgufBlocksTest, TensorsAreCalledAsTheFileHasThem) {

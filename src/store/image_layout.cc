@@ -139,6 +139,9 @@ class Planner {
       norm(Role::kQNorm, name("self_attn.q_norm.weight"), model_.qk_norm ? model_.head_dim : q);
       norm(Role::kKNorm, name("self_attn.k_norm.weight"), model_.qk_norm ? model_.head_dim : kv);
     }
+    if (model_.sinks) {
+      vector(Role::kSinks, {divided(name("self_attn.sinks"), model_.heads)});
+    }
     matrix(Role::kOut,
            Role::kOutScale,
            divided_columns(q),
@@ -314,7 +317,8 @@ class Planner {
               .up = "w3",
               .down = "w2"};
     }
-    return {.router = "mlp.gate.weight",
+    const bool gpt_oss = model_.architecture == spec::Architecture::kGptOss;
+    return {.router = gpt_oss ? "mlp.router.weight" : "mlp.gate.weight",
             .experts = "mlp.experts",
             .gate = "gate_proj",
             .up = "up_proj",
@@ -327,7 +331,8 @@ class Planner {
   }
 
   void plan_experts() {
-    const auto& [count, active, width, normalised] = model_.experts;
+    const std::int64_t count = model_.experts.count;
+    const std::int64_t width = model_.experts.intermediate;
     const ExpertNames names = expert_names();
     const auto part_name = [&](std::int64_t expert, std::string_view part) {
       return name(fmt::format("{}.{}.{}.weight", names.experts, expert, part));
@@ -353,6 +358,29 @@ class Planner {
     matrix(
         Role::kExpertsGateUp, Role::kExpertsGateUpScale, all_columns(model_.hidden), std::move(in));
     matrix(Role::kExpertsDown, Role::kExpertsDownScale, divided_columns(width), std::move(out));
+    if (model_.experts.biased) {
+      plan_expert_biases();
+    }
+  }
+
+  void plan_expert_biases() {
+    const std::int64_t count = model_.experts.count;
+    const ExpertNames names = expert_names();
+    const auto part_name = [&](std::int64_t expert, std::string_view part) {
+      return name(fmt::format("{}.{}.{}.bias", names.experts, expert, part));
+    };
+    vector(Role::kRouterBias, {whole(name("mlp.router.bias"), count)});
+    std::vector<Part> in;
+    std::vector<Part> out;
+    for (std::int64_t expert = 0; expert < count; ++expert) {
+      in.push_back(divided(part_name(expert, names.gate), model_.experts.intermediate));
+      in.push_back(divided(part_name(expert, names.up), model_.experts.intermediate));
+      out.push_back(whole(part_name(expert, names.down), model_.hidden));
+    }
+    vector(Role::kExpertsGateUpBias, std::move(in));
+    if (spec::adds_once(model_.shard)) {
+      vector(Role::kExpertsDownBias, std::move(out));
+    }
   }
 
   /// The MLP that every token takes, by what it is called.

@@ -58,6 +58,11 @@ enum class Role : std::uint8_t {
   kDeltaFading,    ///< [value_heads]: A, which is -exp(A_log).
   kDeltaStepBias,  ///< [value_heads]: dt_bias.
   kDeltaNorm,      ///< [value_dim]: of what a head gives.
+  kSinks,          ///< [heads], where ModelSpec::sinks says so.
+  // Where Experts::biased says so.
+  kRouterBias,         ///< [experts]
+  kExpertsGateUpBias,  ///< [experts 2 intermediate]: of each expert gates, then ups.
+  kExpertsDownBias,    ///< [experts hidden]; of shards the first alone has it.
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the

@@ -49,6 +49,8 @@ spec::ModelSpec random_spec(Rng& rng) {
   model.tied_embeddings = rng.below(2) == 0;
   if (rng.below(2) == 0) {
     model.experts = {.count = between(1, 6), .active = 1, .intermediate = between(1, 50)};
+    model.experts.biased = rng.below(2) == 0;
+    model.sinks = rng.below(2) == 0;
     model.mlp_bias = false;
     model.intermediate = rng.below(2) == 0 ? 0 : model.intermediate;
   }

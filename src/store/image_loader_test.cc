@@ -11,10 +11,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/half.h"
 #include "base/test_places.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/convert.h"
+#include "store/packed_matrix.h"
 #include "store/quantise.h"
 #include "store/test_files.h"
 
@@ -67,9 +69,49 @@ class ScatteredPages {
   std::vector<std::byte*> pages_{};
 };
 
+std::vector<std::byte> part_bytes(const TensorSet& tensors, const PackedMatrix::Part& part) {
+  std::vector<std::byte> bytes(part.tensor.bytes);
+  EXPECT_TRUE(tensors.files()[part.file].read(part.tensor.offset, bytes));
+  return bytes;
+}
+
+/// The values of a matrix of gpt-oss' experts, whose rows take turns with others'.
+std::vector<float> turned_values(const TensorSet& tensors, const PackedMatrix& matrix) {
+  const std::vector<std::byte> numbers = part_bytes(tensors, matrix.numbers);
+  const bool float4 = matrix.how.packing == spec::Packing::kMxfp4;
+  const auto scales = float4 ? part_bytes(tensors, matrix.scales) : std::vector<std::byte>();
+  const std::uint64_t element = stored_type_bits(matrix.numbers.tensor.type) / 8;
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    const std::int64_t stored = row * matrix.turns + matrix.turn;
+    for (std::int64_t column = 0; column < matrix.columns; ++column) {
+      float value = 0;
+      if (float4) {
+        const auto at = static_cast<std::size_t>(stored * matrix.columns + column);
+        const auto both = std::to_integer<unsigned>(numbers[at / 2]);
+        value = kTwiceFloat4.at(column % 2 == 0 ? both & 15U : both >> 4U) *
+                half_of_e8m0(std::to_integer<std::uint8_t>(scales[at / 32]));
+      } else {
+        const auto at =
+            static_cast<std::size_t>(column * matrix.rows * matrix.turns + stored) * element;
+        convert(matrix.numbers.tensor.type,
+                numbers.data() + at,
+                DType::kF32,
+                reinterpret_cast<std::byte*>(&value),
+                1);
+      }
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
 /// The values of a tensor of a checkpoint.
 std::vector<float> values_of(const TensorSet& tensors, const std::string& name) {
   const TensorSet::Entry& entry = *tensors.find(name);
+  if (entry.packed != nullptr) {
+    return turned_values(tensors, *entry.packed);
+  }
   std::vector<std::byte> stored(entry.tensor.bytes);
   EXPECT_TRUE(tensors.file_of(entry).read(entry.tensor.offset, stored));
   std::vector<float> values(8 * stored.size() / stored_type_bits(entry.tensor.type));
@@ -123,17 +165,19 @@ std::vector<std::byte> naive_image(const TensorSet& tensors,
     for (const ImageSource& source : tensor.sources) {
       const TensorSet::Entry& entry = *tensors.find(source.name);
       const File& file = tensors.file_of(entry);
-      std::vector<std::byte> whole(file.bytes());
+      const bool packed = entry.packed != nullptr;
+      std::vector<std::byte> whole(packed ? 0 : file.bytes());
       EXPECT_TRUE(file.read(0, whole));
-      const std::uint64_t element = stored_type_bits(entry.tensor.type) / 8;
+      const std::vector<float> values =
+          packed ? values_of(tensors, source.name) : std::vector<float>();
+      const StoredType type = packed ? StoredType::kF32 : entry.tensor.type;
+      const std::byte* const from = packed ? reinterpret_cast<const std::byte*>(values.data())
+                                           : whole.data() + entry.tensor.offset;
+      const std::uint64_t element = stored_type_bits(type) / 8;
       for (std::int64_t i = 0; i < source.rows * tensor.columns; ++i) {
         const std::size_t stored =
             first_of_row(source, i / tensor.columns) + static_cast<std::size_t>(i % tensor.columns);
-        convert(entry.tensor.type,
-                whole.data() + entry.tensor.offset + stored * element,
-                tensor.dtype,
-                image.data() + at,
-                1);
+        convert(type, from + stored * element, tensor.dtype, image.data() + at, 1);
         if (tensor.less_one || tensor.logarithm) {
           float value = 0;
           std::memcpy(&value, image.data() + at, sizeof(value));

@@ -104,7 +104,7 @@ std::string extras_text(const ModelSpec& model) {
                                                                 : "own output head"};
   const spec::Scales& scales = model.scales;
   const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
-  const std::array<std::pair<bool, std::string_view>, 12> switches = {
+  const std::array<std::pair<bool, std::string_view>, 15> switches = {
       std::pair{model.qkv_bias, "q/k/v bias"},
       std::pair{model.out_bias, "output bias"},
       std::pair{model.mlp_bias, "mlp bias"},
@@ -114,6 +114,9 @@ std::string extras_text(const ModelSpec& model) {
       std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
       std::pair{model.activation == spec::Activation::kGeluTanh, "GELU"},
       std::pair{model.attention_gate, "gated attention"},
+      std::pair{model.sinks, "sinks of attention"},
+      std::pair{model.experts.biased, "biases of experts"},
+      std::pair{model.experts.gate_limit > 0, "gates within a limit"},
       std::pair{scaled, "multipliers"},
       std::pair{scales.attention_cap > 0, "soft cap of scores"},
       std::pair{scales.logit_cap > 0, "soft cap of logits"}};

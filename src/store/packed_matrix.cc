@@ -95,17 +95,36 @@ void unpack_row(const std::byte* words, std::uint64_t bytes, int bits, std::uint
   }
 }
 
-/// Bytes of the numbers of a row that lie together.
+/// Bytes of a stored row, of a part that has so many.
+std::uint64_t bytes_of_row(const PackedMatrix& matrix, const PackedMatrix::Part& part) {
+  return part.tensor.bytes / static_cast<std::uint64_t>(matrix.rows * matrix.turns);
+}
 std::uint64_t number_bytes(const PackedMatrix& matrix) {
-  return matrix.numbers.tensor.bytes / static_cast<std::uint64_t>(matrix.rows);
+  return bytes_of_row(matrix, matrix.numbers);
+}
+
+/// The bytes that rows [first, first + rows) stand in, with those of matrices whose turn is
+/// between.
+PartBytes bytes_of_rows(const PackedMatrix& matrix,
+                        const PackedMatrix::Part& part,
+                        std::int64_t first,
+                        std::int64_t rows) {
+  const std::uint64_t bytes = bytes_of_row(matrix, part);
+  const auto at = static_cast<std::uint64_t>(first * matrix.turns + matrix.turn);
+  const auto count = static_cast<std::uint64_t>((rows - 1) * matrix.turns + 1);
+  const std::uint64_t begin = part.tensor.offset + at * bytes;
+  return {part.file, begin, begin + count * bytes};
 }
 
 }  // namespace
 
 StoredType rows_type(const PackedMatrix& matrix) {
   const spec::Quantisation& how = matrix.how;
+  if (how.packing == Packing::kMxfp4) {
+    return stored_type_of(gguf::BlockType::kMxfp4);
+  }
   const bool whole = matrix.columns % kBlock == 0 && matrix.group() % kBlock == 0;
-  if (how.packing == Packing::kScaled || how.ordered || !whole ||
+  if (how.packing == Packing::kScaled || how.packing == Packing::kTurned || how.ordered || !whole ||
       (how.bits == 8 && !how.symmetric)) {
     return StoredType::kF32;
   }
@@ -116,6 +135,14 @@ StoredType rows_type(const PackedMatrix& matrix) {
 
 std::vector<PartBytes> parts_of(const PackedMatrix& matrix, std::int64_t first, std::int64_t rows) {
   std::vector<PartBytes> parts;
+  if (matrix.how.packing == Packing::kTurned) {
+    const PackedMatrix::Part& numbers = matrix.numbers;
+    return {{numbers.file, numbers.tensor.offset, numbers.tensor.offset + numbers.tensor.bytes}};
+  }
+  if (matrix.how.packing == Packing::kMxfp4) {
+    return {bytes_of_rows(matrix, matrix.scales, first, rows),
+            bytes_of_rows(matrix, matrix.numbers, first, rows)};
+  }
   const auto all = [&parts](const PackedMatrix::Part& part) {
     parts.push_back({part.file, part.tensor.offset, part.tensor.offset + part.tensor.bytes});
   };
@@ -130,10 +157,7 @@ std::vector<PartBytes> parts_of(const PackedMatrix& matrix, std::int64_t first, 
     all(matrix.numbers);
     return parts;
   }
-  const std::uint64_t bytes = number_bytes(matrix);
-  const std::uint64_t begin =
-      matrix.numbers.tensor.offset + static_cast<std::uint64_t>(first) * bytes;
-  parts.push_back({matrix.numbers.file, begin, begin + static_cast<std::uint64_t>(rows) * bytes});
+  parts.push_back(bytes_of_rows(matrix, matrix.numbers, first, rows));
   return parts;
 }
 
@@ -141,7 +165,10 @@ PackedRows::PackedRows(const PackedMatrix& matrix) : matrix_(matrix), type_(rows
 
 Result<PackedRows> PackedRows::open(const PackedMatrix& matrix, const ReadPart& read) {
   PackedRows rows(matrix);
-  Result<void> status = rows.read_scales(read);
+  const Packing packing = matrix.how.packing;
+  Result<void> status = packing == Packing::kMxfp4 || packing == Packing::kTurned
+                            ? Result<void>()
+                            : rows.read_scales(read);
   if (status) {
     status = rows.read_zeros(read);
   }
@@ -290,6 +317,13 @@ Result<void> PackedRows::read(std::int64_t first,
   if (matrix_.how.packing == Packing::kScaled) {
     return read_scaled(first, rows, read, target);
   }
+  if (matrix_.how.packing == Packing::kMxfp4) {
+    return read_float4(first, rows, read, target);
+  }
+  if (matrix_.how.packing == Packing::kTurned) {
+    read_turned(first, rows, target);
+    return {};
+  }
   const auto columns = static_cast<std::size_t>(matrix_.columns);
   std::byte* place = target.data();
   for (std::int64_t done = 0; done < rows; done += kRowsAtOnce) {
@@ -346,6 +380,67 @@ Result<void> PackedRows::read_scaled(std::int64_t first,
                 columns * sizeof(float));
   }
   return {};
+}
+
+Result<void> PackedRows::read_float4(std::int64_t first,
+                                     std::int64_t rows,
+                                     const ReadPart& read,
+                                     std::span<std::byte> target) {
+  if (rows == 0) {
+    return {};
+  }
+  const auto fill = [&](const PackedMatrix::Part& part, std::vector<std::byte>& bytes) {
+    const PartBytes from = bytes_of_rows(matrix_, part, first, rows);
+    bytes.resize(from.end - from.begin);
+    return read(from.file, from.begin, bytes);
+  };
+  Result<void> status = fill(matrix_.scales, exponents_);
+  if (status) {
+    status = fill(matrix_.numbers, words_);
+  }
+  if (!status) {
+    return status;
+  }
+  const auto blocks = static_cast<std::size_t>(matrix_.columns / kBlock);
+  const auto step = static_cast<std::size_t>(matrix_.turns) * blocks;
+  std::byte* out = target.data();
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    for (std::size_t block = 0; block < blocks; ++block) {
+      *out++ = exponents_[row * step + block];
+      // Neighbours share a byte here; in a block of GGUF numbers i and i + 16 do.
+      std::array<std::uint8_t, kBlock> codes{};
+      const std::byte* const numbers = words_.data() + (row * step + block) * kBlock / 2;
+      unpack_row(numbers, kBlock / 2, 4, codes.data());
+      for (std::size_t i = 0; i < kBlock / 2; ++i) {
+        *out++ = static_cast<std::byte>(codes[i] | (codes[i + kBlock / 2] << 4U));
+      }
+    }
+  }
+  return {};
+}
+
+void PackedRows::read_turned(std::int64_t first,
+                             std::int64_t rows,
+                             std::span<std::byte> target) const {
+  const StoredType type = matrix_.numbers.tensor.type;
+  const std::uint64_t bytes = stored_type_bits(type) / 8;
+  const std::int64_t stored_rows = matrix_.rows * matrix_.turns;
+  const std::int64_t begin = first * matrix_.turns + matrix_.turn;
+  std::vector<float> line(static_cast<std::size_t>(rows * matrix_.turns - matrix_.turn));
+  for (std::int64_t column = 0; column < matrix_.columns; ++column) {
+    const std::uint64_t from = static_cast<std::uint64_t>(column * stored_rows + begin) * bytes;
+    convert(type,
+            words_.data() + from,
+            spec::DType::kF32,
+            reinterpret_cast<std::byte*>(line.data()),
+            line.size());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto to = static_cast<std::uint64_t>(row * matrix_.columns + column);
+      std::memcpy(target.data() + to * sizeof(float),
+                  &line[static_cast<std::size_t>(row * matrix_.turns)],
+                  sizeof(float));
+    }
+  }
 }
 
 Result<void> PackedRows::read_codes(std::int64_t first, std::int64_t rows, const ReadPart& read) {

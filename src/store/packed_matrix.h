@@ -18,7 +18,8 @@ namespace heddle::store {
 ///
 ///     W[r][c] = (q[r][c] - z[r][g(c)]) s[r][g(c)]
 ///
-/// and of kScaled the stored number times its scale.
+/// and of kScaled the stored number times its scale. Of kTurned it is the stored number, and of
+/// kMxfp4 that times the power of two of its 32.
 struct PackedMatrix {
   /// One of its tensors, and in which of the files of the TensorSet it is.
   struct Part {
@@ -33,17 +34,23 @@ struct PackedMatrix {
   Part scales{};
   std::optional<Part> zeros{};   ///< Absent: the middle of the range.
   std::optional<Part> groups{};  ///< The group of each input, where how.ordered.
+  /// Of kTurned and kMxfp4: row r is row r turns + turn of what is stored, as several matrices take
+  /// turns there. `numbers` and the scales of kMxfp4 are those of all.
+  std::int64_t turns = 1;
+  std::int64_t turn = 0;
 
   /// Inputs of a group.
   [[nodiscard]] std::int64_t group() const { return how.group > 0 ? how.group : columns; }
   /// Whether a row's numbers lie together, so that rows can be read without the others.
   [[nodiscard]] bool by_row() const {
-    return how.packing == spec::Packing::kPacked || how.packing == spec::Packing::kScaled;
+    return how.packing == spec::Packing::kPacked || how.packing == spec::Packing::kScaled ||
+           how.packing == spec::Packing::kMxfp4;
   }
 };
 
 /// What its rows are given as: blocks of the same bits where neighbours share a scale in groups of
-/// whole blocks (Q4_0 and Q8_0 of symmetric numbers, Q4_1 else), float32 otherwise.
+/// whole blocks (Q4_0 and Q8_0 of symmetric numbers, Q4_1 else, MXFP4 of kMxfp4), float32
+/// otherwise.
 [[nodiscard]] StoredType rows_type(const PackedMatrix& matrix);
 
 /// Bytes of one of the files, which hold `numbers` of the rows [first, first + rows), or all where
@@ -85,6 +92,11 @@ class PackedRows {
                            std::int64_t rows,
                            const ReadPart& read,
                            std::span<std::byte> target);
+  Result<void> read_float4(std::int64_t first,
+                           std::int64_t rows,
+                           const ReadPart& read,
+                           std::span<std::byte> target);
+  void read_turned(std::int64_t first, std::int64_t rows, std::span<std::byte> target) const;
   Result<void> read_codes(std::int64_t first, std::int64_t rows, const ReadPart& read);
   void write_blocks(std::int64_t row, std::span<const std::uint8_t> codes, std::byte* target) const;
   void write_floats(std::int64_t row, std::span<const std::uint8_t> codes, std::byte* target) const;
@@ -100,6 +112,7 @@ class PackedRows {
   std::vector<std::uint8_t> zeros_{};     ///< By row and group; empty: the middle.
   std::vector<std::int32_t> group_of_{};  ///< By input; empty: neighbours share a group.
   std::vector<std::byte> words_{};        ///< All numbers, where a row's do not lie together.
+  std::vector<std::byte> exponents_{};    ///< Scales of the rows of kMxfp4 that are being read.
   std::vector<std::uint8_t> codes_{};     ///< Of the rows that are being read.
 };
 

@@ -250,8 +250,8 @@ bool is_packed(const StoredTensor& tensor, Packing packing) {
 }  // namespace
 
 Result<void> join_packed(TensorSet& tensors, const Quantisation& how) {
-  if (how.packing == Packing::kNone) {
-    return {};
+  if (how.packing == Packing::kNone || how.packing == Packing::kMxfp4) {
+    return {};  // Of experts alone, which turned_experts.h has.
   }
   std::vector<std::string> gone;
   std::vector<TensorSet::Entry> joined;

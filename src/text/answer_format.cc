@@ -7,9 +7,16 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+bool is_harmony(std::string_view chat_template) {
+  return contains(chat_template, "<|channel|>") && contains(chat_template, "<|message|>");
+}
+
 }  // namespace
 
 ToolFormat tool_format_of(std::string_view chat_template) {
+  if (is_harmony(chat_template)) {
+    return ToolFormat::kHarmony;
+  }
   if (contains(chat_template, "<tool_call>")) {
     return ToolFormat::kHermes;
   }
@@ -24,6 +31,9 @@ ToolFormat tool_format_of(std::string_view chat_template) {
 }
 
 ReasoningFormat reasoning_format_of(std::string_view chat_template) {
+  if (is_harmony(chat_template)) {
+    return ReasoningFormat::kHarmony;
+  }
   return contains(chat_template, "</think>") ? ReasoningFormat::kThink : ReasoningFormat::kNone;
 }
 

@@ -14,12 +14,15 @@ enum class ToolFormat : std::uint8_t {
   /// {"name": ..., "arguments": {...}}, or a list of them, from the start: what a model is held to
   /// that has no way of its own, or none that is known.
   kGeneric,
+  kHarmony,  ///< <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}:
+             ///< gpt-oss.
 };
 
 /// How a model marks what it thinks before it answers.
 enum class ReasoningFormat : std::uint8_t {
   kNone,
-  kThink,  ///< <think>...</think>; where the template opened it, the answer does not.
+  kThink,    ///< <think>...</think>; where the template opened it, the answer does not.
+  kHarmony,  ///< <|channel|>analysis<|message|>...<|end|> (text/harmony.h).
 };
 
 /// The formats that a chat template speaks of; never kGeneric.

@@ -22,6 +22,7 @@ TEST(AnswerFormat, TemplatesTellHowTheirModelsCall) {
   EXPECT_EQ(tool_format_of(template_file("qwen3.jinja")), ToolFormat::kHermes);
   EXPECT_EQ(tool_format_of(template_file("llama3_tools.jinja")), ToolFormat::kLlama3);
   EXPECT_EQ(tool_format_of(template_file("mistral_v3.jinja")), ToolFormat::kMistral);
+  EXPECT_EQ(tool_format_of(template_file("gptoss.jinja")), ToolFormat::kHarmony);
   EXPECT_EQ(tool_format_of(template_file("llama2.jinja")), ToolFormat::kNone);
 }
 
@@ -32,6 +33,7 @@ TEST(AnswerFormat, SomeTemplatesTellOfNoTools) {
 
 TEST(AnswerFormat, TemplatesTellWhetherTheirModelsThink) {
   EXPECT_EQ(reasoning_format_of(template_file("qwen3.jinja")), ReasoningFormat::kThink);
+  EXPECT_EQ(reasoning_format_of(template_file("gptoss.jinja")), ReasoningFormat::kHarmony);
   EXPECT_EQ(reasoning_format_of(template_file("llama2.jinja")), ReasoningFormat::kNone);
 }
 

@@ -159,6 +159,7 @@ TEST(GgufPreTokenizers, CutAsTheirModelsDo) {
   EXPECT_THAT(cut("qwen2", "1234"), ElementsAre("1", "2", "3", "4"));
   EXPECT_THAT(cut("smollm", "1234"), ElementsAre("1", "2", "3", "4"));
   EXPECT_THAT(cut("tekken", "1234"), ElementsAre("1", "2", "3", "4"));
+  EXPECT_THAT(cut("gpt-4o", "1234"), ElementsAre("123", "4"));
   EXPECT_THAT(cut("deepseek-llm", "1234"), ElementsAre("1234"));
   EXPECT_THAT(cut("deepseek-coder", "1234"), ElementsAre("1", "2", "3", "4"));
   EXPECT_THAT(cut("llama-bpe", "!\n ab"), ElementsAre("!\n", " ab"));
@@ -166,6 +167,7 @@ TEST(GgufPreTokenizers, CutAsTheirModelsDo) {
   EXPECT_THAT(cut("deepseek-llm", "!\n ab"), ElementsAre("!", "\n", " ab"));
   // Tekken begins a piece where small letters give way to a large one.
   EXPECT_THAT(cut("tekken", "xab"), ElementsAre("x", "ab"));
+  EXPECT_THAT(cut("gpt-4o", "xab"), ElementsAre("x", "ab"));
   EXPECT_THAT(cut("default", "a12"), ElementsAre("a", "12"));
 }
 

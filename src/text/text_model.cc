@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/harmony.h"
+
 namespace heddle::text {
 namespace {
 
@@ -264,6 +266,14 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const ModelTexts& texts
     return eos.error();
   }
   model->eos_ = std::move(*eos);
+  if (model->tool_format_ == ToolFormat::kHarmony) {
+    for (const std::string_view end : kHarmonyEnds) {
+      const std::optional<TokenId> id = model->tokenizer_->token_to_id(end);
+      if (id && !std::ranges::binary_search(model->eos_, *id)) {
+        model->eos_.insert(std::ranges::lower_bound(model->eos_, *id), *id);
+      }
+    }
+  }
   return std::shared_ptr<const TextModel>(std::move(model));
 }
 

@@ -63,7 +63,8 @@ class TextModel {
   [[nodiscard]] bool describes_tools() const { return describes_tools_; }
 
   [[nodiscard]] std::optional<TokenId> bos() const { return bos_; }
-  /// Tokens that end an answer, ascending; empty when the model's files name none.
+  /// Tokens that end an answer, ascending; empty when the model's files name none. Those of
+  /// harmony's format are among them where a template has it.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "text/text_model.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -107,6 +108,24 @@ TEST_F(TextModelFiles, ReadsWhatEndsAnAnswer) {
   EXPECT_THAT(open()->eos(), testing::ElementsAre(7, end));
   write("generation_config.json", R"({"eos_token_id": [9, 3, 9]})");
   EXPECT_THAT(open()->eos(), testing::ElementsAre(3, 9, end));
+}
+
+TEST_F(TextModelFiles, AnswersInHarmonyEndWithACall) {
+  std::string tokenizer = golden_tokenizer_json("llama3");
+  for (std::size_t at = tokenizer.find("<|im_start|>"); at != std::string::npos;
+       at = tokenizer.find("<|im_start|>")) {
+    tokenizer.replace(at, 12, "<|call|>");
+  }
+  write("tokenizer.json", tokenizer);
+  write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  const auto plain = open();
+  const TokenId call = plain->tokenizer()->token_to_id("<|call|>").value();
+  EXPECT_THAT(plain->eos(), Not(testing::Contains(call)));
+  write("chat_template.jinja", "<|start|>user<|channel|><|message|>");
+  const auto model = open();
+  EXPECT_EQ(model->tool_format(), ToolFormat::kHarmony);
+  EXPECT_THAT(model->eos(), testing::Contains(call));
+  EXPECT_TRUE(std::ranges::is_sorted(model->eos()));
 }
 
 TEST_F(TextModelFiles, ErrorsNameTheFile) {

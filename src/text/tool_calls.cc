@@ -226,6 +226,10 @@ std::optional<std::vector<ToolCall>> named_call(std::string_view name, std::stri
 
 }  // namespace
 
+bool is_json_object(std::string_view json) {
+  return parse(json).is_object();
+}
+
 std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json) {
   const Json value = parse(json);
   std::vector<ToolCall> calls;

@@ -75,4 +75,7 @@ class ToolCallParser {
 /// unless all of it is well formed.
 [[nodiscard]] std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json);
 
+/// Whether it is one, and nothing else.
+[[nodiscard]] bool is_json_object(std::string_view json);
+
 }  // namespace heddle::text

@@ -11,7 +11,7 @@ import pathlib
 import gguf
 import numpy
 
-TYPES = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4"]
 # Where the float16 numbers of a block stand.
 HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2],
           "Q6_K": [208]}
@@ -25,7 +25,9 @@ def stored(kind, random):
         return gguf.quantize(numbers, gguf.GGMLQuantizationType[kind])
     elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
     blocks = random.integers(0, 256, size=(ROWS * COLUMNS // elements, size), dtype=numpy.uint8)
-    for at in HALVES[kind]:
+    if kind == "MXFP4":
+        blocks[:3, 0] = 0, 1, 255  # Exponents; the first two make numbers that are subnormal.
+    for at in HALVES.get(kind, []):
         scales = random.normal(scale=0.05, size=len(blocks)).astype(numpy.float16)
         scales[0], scales[1] = numpy.float16(6e-8), numpy.float16(0)
         blocks[:, at : at + 2] = scales.view(numpy.uint8).reshape(-1, 2)

@@ -58,9 +58,13 @@ class Writer:
 
     def blocks(self, kind, shape, gain):
         """Random blocks whose numbers have the deviation gain / sqrt(columns)."""
-        at, deviation, mean = SCALES[kind]
         elements, size = gguf.GGML_QUANT_SIZES[TYPE[kind]]
         data = self.random.integers(0, 256, size=(numpy.prod(shape) // elements, size), dtype=numpy.uint8)
+        if kind == "MXFP4":  # Numbers deviate by 2.9 for a scale of 1, which is a power of two.
+            exponent = numpy.round(numpy.log2(gain / shape[-1] ** 0.5 / 2.9)) + 127
+            data[:, 0] = exponent + self.random.integers(-1, 2, size=len(data))
+            return data.reshape(*shape[:-1], -1)
+        at, deviation, mean = SCALES[kind]
         scale = gain / shape[-1] ** 0.5 / deviation
         scales = scale * self.random.uniform(0.7, 1.3, size=len(data))
         data[:, at : at + 2] = scales.astype(numpy.float16).view(numpy.uint8).reshape(-1, 2)
@@ -256,8 +260,44 @@ def qwen35moe(w):
     w.keys(expert_feed_forward_length=96, expert_shared_feed_forward_length=64)
 
 
+def gpt_oss(w):
+    hidden, heads, kv, head_dim, count, width = 64, 4, 2, 32, 4, 96
+    w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=3, feed_forward_length=width,
+           attention__head_count=heads, attention__head_count_kv=kv, attention__key_length=head_dim,
+           attention__value_length=head_dim, attention__layer_norm_rms_epsilon=1e-5,
+           attention__sliding_window=LOCAL_WINDOW, expert_count=count, expert_used_count=2,
+           expert_feed_forward_length=width)
+    # All of a head turns as it would without a scaling, so that llama.cpp's rounding of the range is of no matter;
+    # scores are scaled by it all the same.
+    w.keys(rope__freq_base=10.0, rope__scaling__type="yarn", rope__scaling__factor=4.0,
+           rope__scaling__original_context_length=8192)
+    bias = lambda name, *shape: w.numbers(f"{name}.bias", 0.3 * w.random.normal(size=shape))
+    w.matrix("token_embd", "Q8_0", VOCAB, hidden, gain=hidden**0.5)
+    w.norm("output_norm", hidden)
+    w.matrix("output", "Q8_0", VOCAB, hidden, gain=2.0)
+    for layer in range(3):
+        at = f"blk.{layer}."
+        w.norm(at + "attn_norm", hidden)
+        w.norm(at + "post_attention_norm", hidden)
+        for name, rows in (("q", heads), ("k", kv), ("v", kv)):
+            w.matrix(f"{at}attn_{name}", "Q8_0", rows * head_dim, hidden)
+            bias(f"{at}attn_{name}", rows * head_dim)
+        w.matrix(at + "attn_output", "Q8_0", hidden, heads * head_dim, gain=0.5)
+        bias(at + "attn_output", hidden)
+        w.numbers(at + "attn_sinks.weight", 1 + w.random.normal(size=heads))
+        w.numbers(at + "ffn_gate_inp.weight", 3 * w.random.normal(size=(count, hidden)) / hidden**0.5)
+        bias(at + "ffn_gate_inp", count)
+        # Wide enough that the limit of 7 cuts some.
+        w.matrix(at + "ffn_gate_exps", "MXFP4", count, width, hidden, gain=3.0)
+        w.matrix(at + "ffn_up_exps", "MXFP4", count, width, hidden, gain=3.0)
+        w.matrix(at + "ffn_down_exps", "MXFP4", count, hidden, width, gain=0.1)
+        bias(at + "ffn_gate_exps", count, width)
+        bias(at + "ffn_up_exps", count, width)
+        bias(at + "ffn_down_exps", count, hidden)
+
+
 MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
-                                           smollm3, phi3, qwen35, qwen35moe)}
+                                           smollm3, phi3, qwen35, qwen35moe, gpt_oss)}
 
 
 def likeliest(path, ids):
@@ -284,7 +324,8 @@ def likeliest(path, ids):
 
 def write(name, path, plain):
     """Returns token ids, which do not depend on `plain`."""
-    writer = Writer(path, {"mixtral": "llama"}.get(name, name), sum(name.encode()), plain)
+    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss"}.get(name, name)
+    writer = Writer(path, architecture, sum(name.encode()), plain)
     MODELS[name](writer)
     writer.close()
     return writer.random.integers(3, VOCAB, size=PREFIXES[-1]).tolist()

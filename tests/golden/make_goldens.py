@@ -250,6 +250,33 @@ def qwen3_5_moe_images(**changes):
     return {**config, **changes}
 
 
+def gpt_oss(**changes):
+    common = {
+        "head_dim": 16,
+        "intermediate_size": 24,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "attention_bias": True,
+        "sliding_window": 12,
+        "layer_types": ["sliding_attention", "full_attention"],
+        # Published models have 7; so near, it cuts gates and ups of these.
+        "swiglu_limit": 1.5,
+        "rope_theta": 1000.0,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 8.0,
+            "beta_slow": 0.5,
+            "original_max_position_embeddings": 32,
+            "truncate": False,
+        },
+    }
+    return base("gpt_oss", "GptOssForCausalLM", **{**common, **changes})
+
+
+# What `transformers` makes of no scaling would be that of the published models.
+PLAIN_GPT_OSS = {"rope_theta": ..., "rope_scaling": ..., "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3["original_max_position_embeddings"] = 32
 # New configs keep everything about RoPE in one object; `...` drops the old top-level key.
@@ -518,6 +545,24 @@ CASES = {
         {"n": 24, "vocab": 66, "auto": "AutoModelForImageTextToText", "fused": True},
         {"text_config": {**qwen3_5_moe_images()["text_config"], "num_experts_per_tok": 1}},
     ),
+    "gpt-oss": (gpt_oss(), {"n": 48}, {"swiglu_limit": 7.0}),
+    "gpt-oss-f32": (
+        gpt_oss(torch_dtype="float32", layer_types=..., num_hidden_layers=3, swiglu_alpha=1.3),
+        {"n": 48},
+        {"swiglu_alpha": 1.702},
+    ),
+    # Heads of whole tiles, and more positions than a step of attention on them takes.
+    "gpt-oss-head-dim-32": (
+        gpt_oss(**PLAIN_GPT_OSS, head_dim=32, num_key_value_heads=1, sliding_window=41, max_position_embeddings=256),
+        {"n": 150},
+        {"sliding_window": 128},
+    ),
+    # Experts as published files have them.
+    "gpt-oss-mxfp4": (
+        gpt_oss(intermediate_size=32, quantization_config={"quant_method": "mxfp4"}),
+        {"n": 48, "mxfp4": True},
+        {"swiglu_limit": 7.0},
+    ),
 }
 
 
@@ -536,13 +581,17 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
         elif "conv1d" in name:
             # So that silu() leaves queries and keys that have much in common.
             weight.data = 2 * noise
+        elif name.endswith("router.bias"):
+            weight.data = ROUTER_GAIN * noise
         elif name.endswith("bias"):
             weight.data = 0.3 * noise
+        elif name.endswith("sinks"):
+            weight.data = noise + 1
         elif "embed_tokens" in name:
             weight.data = noise
         else:
             gain = 0.5 if ("o_proj" in name or "down_proj" in name) else 1.0
-            gain = ROUTER_GAIN if name.endswith("mlp.gate.weight") else gain
+            gain = ROUTER_GAIN if name.endswith(("mlp.gate.weight", "mlp.router.weight")) else gain
             weight.data = gain * noise / weight.shape[-1] ** 0.5
 
 
@@ -565,6 +614,34 @@ def fuse_experts(folder: pathlib.Path) -> None:
     save_file(rest, path, metadata={"format": "pt"})
 
 
+FLOAT4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def as_mxfp4(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Blocks [..., inputs / 32, 16], the first number of each byte in its lower half, and scales."""
+    blocks = rows.float().reshape(*rows.shape[:-1], -1, 32)
+    exponent = torch.floor(torch.log2(blocks.abs().amax(-1, keepdim=True))) - 2
+    scaled = blocks / torch.exp2(exponent)
+    nearest = (scaled.abs()[..., None] - FLOAT4).abs().argmin(-1)
+    codes = (nearest + 8 * (scaled < 0)).to(torch.uint8)
+    packed = codes[..., 0::2] | (codes[..., 1::2] << 4)
+    return packed, (exponent[..., 0] + 127).to(torch.uint8)
+
+
+def store_mxfp4(folder: pathlib.Path) -> None:
+    """Stores experts in blocks: outputs by inputs, where plain ones are inputs by outputs."""
+    path = folder / "model.safetensors"
+    stored = {}
+    for name, tensor in load_file(path).items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            blocks, scales = as_mxfp4(tensor.transpose(1, 2))
+            stored[f"{name}_blocks"] = blocks.contiguous()
+            stored[f"{name}_scales"] = scales.contiguous()
+        else:
+            stored[name] = tensor
+    save_file(stored, path, metadata={"format": "pt"})
+
+
 def load(folder: pathlib.Path, dtype: torch.dtype, auto: str, config=None) -> torch.nn.Module:
     return getattr(transformers, auto).from_pretrained(
         folder, dtype=dtype, attn_implementation="eager", config=config
@@ -583,7 +660,8 @@ def router_margin(model: torch.nn.Module, ids: torch.Tensor, active: int) -> flo
         best = output[0].topk(active + 1).values
         margins.append((best[..., active - 1] - best[..., active]).min().item())
 
-    hooks = [m.register_forward_hook(look) for name, m in model.named_modules() if name.endswith("mlp.gate")]
+    routers = ("mlp.gate", "mlp.router")
+    hooks = [m.register_forward_hook(look) for name, m in model.named_modules() if name.endswith(routers)]
     logits(model, ids)
     for hook in hooks:
         hook.remove()
@@ -627,11 +705,14 @@ def make(name: str) -> str:
     for seed in range(1000):  # until every greedy token is well defined
         generator = torch.Generator().manual_seed(sum(name.encode()) * 1000 + seed)
         shutil.rmtree(folder, ignore_errors=True)
-        model = getattr(transformers, auto).from_config(kind.from_dict(copy.deepcopy(config)))
+        plain = {k: v for k, v in copy.deepcopy(config).items() if k != "quantization_config"}
+        model = getattr(transformers, auto).from_config(kind.from_dict(plain))
         randomise(model, generator)
         model.to(stored).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))
         if how.get("fused"):
             fuse_experts(folder)
+        if how.get("mxfp4"):
+            store_mxfp4(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         vocab = how.get("vocab") or config["vocab_size"]

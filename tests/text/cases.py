@@ -49,6 +49,7 @@ CHATS = {
     "thought": {"messages": [USER, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}, USER,
                              {"role": "assistant", "reasoning_content": "\nwell\n", "content": "\n5"}]},
     "reasoning": {"messages": [USER, {"role": "assistant", "reasoning": "because", "content": "4"}]},
+    "effort": {"messages": [USER], "add_generation_prompt": True, "variables": {"reasoning_effort": "high"}},
     "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image"}, {"type": "text", "text": "this?"}]}],
               "add_generation_prompt": True},
     "system_parts": {"messages": [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}, USER], "add_generation_prompt": True},

@@ -69,6 +69,9 @@ class Work {
                          .block_bytes = kv.block_bytes,
                          .block_tokens = kv.block_tokens,
                          .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
+    if (args_.sinks.present()) {
+      block.sinks = args_.sinks.as<float>() + kv_head * group_;
+    }
     if (args_.out.present()) {
       block.out =
           args_.out.data + (token * args_.out.stride[0] + element) * dtype_size(args_.out.dtype);

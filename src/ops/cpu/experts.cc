@@ -57,8 +57,9 @@ ConstTensorRef part_of(const ConstTensorRef& all, std::int64_t expert, std::int6
   part.shape[0] = rows;
   return part;
 }
-ConstTensorRef scale_of(const ConstTensorRef& all, std::int64_t expert, std::int64_t rows) {
-  return all.present() ? vector_of(all.as<float>() + expert * rows, rows) : ConstTensorRef{};
+/// Scales or biases of rows [first, first + rows).
+ConstTensorRef numbers_of(const ConstTensorRef& all, std::int64_t first, std::int64_t rows) {
+  return all.present() ? vector_of(all.as<float>() + first, rows) : ConstTensorRef{};
 }
 
 TensorRef first_rows(TensorRef tensor, std::int64_t rows) {
@@ -120,20 +121,24 @@ void add_expert(const ExpertsArgs& args,
   const std::int64_t first = args.up.present() ? width : 2 * width;
   linear_here({.x = rows,
                .weight = part_of(args.gate_up, expert, first),
-               .scale = scale_of(args.gate_up_scale, expert, first),
+               .scale = numbers_of(args.gate_up_scale, expert * first, first),
+               .bias = numbers_of(args.gate_up_bias, expert * 2 * width, first),
                .out = columns_of(in, 0, first)},
               stream,
               pool);
   if (args.up.present()) {
-    linear_here(
-        {.x = rows, .weight = part_of(args.up, expert, width), .out = columns_of(in, width, width)},
-        stream,
-        pool);
+    linear_here({.x = rows,
+                 .weight = part_of(args.up, expert, width),
+                 .bias = numbers_of(args.gate_up_bias, (2 * expert + 1) * width, width),
+                 .out = columns_of(in, width, width)},
+                stream,
+                pool);
   }
-  silu_mul_here({.gate_up = in, .out = gated}, pool);
+  silu_mul_here({.gate_up = in, .out = gated, .limit = args.limit, .gain = args.gain}, pool);
   linear_here({.x = gated,
                .weight = part_of(args.down, expert, hidden),
-               .scale = scale_of(args.down_scale, expert, hidden),
+               .scale = numbers_of(args.down_scale, expert * hidden, hidden),
+               .bias = numbers_of(args.down_bias, expert * hidden, hidden),
                .out = product},
               stream,
               pool);

@@ -15,7 +15,9 @@ void silu_mul_here(const SiluMulArgs& args, device::ThreadPool& pool) {
            .up = gate + n,
            .out = args.out.data + token * args.out.stride[0] * dtype_size(args.out.dtype),
            .bf16 = args.out.dtype == DType::kBf16,
-           .n = n});
+           .n = n,
+           .limit = args.limit,
+           .gain = args.gain});
     }
   });
 }

@@ -85,6 +85,7 @@ struct AttentionBlock {
   std::int64_t head_dim = 0;
   float scale = 1.0F;
   float soft_cap = 0.0F;            ///< Of scaled scores; 0: none.
+  const float* sinks = nullptr;     ///< Of the group's heads, or nullptr.
   const std::byte* keys = nullptr;  ///< Of this layer and head in block 0; values alike.
   const std::byte* values = nullptr;
   std::int64_t block_bytes = 0;
@@ -108,6 +109,8 @@ struct GatedRow {
   std::byte* out = nullptr;
   bool bf16 = false;  ///< Of `out`, which is float32 otherwise.
   std::int64_t n = 0;
+  float limit = 0.0F;  ///< Of silu_mul, as the next; 0: none.
+  float gain = 1.0F;
 };
 
 /// A row of rescale (ops/rescale.h).
@@ -171,7 +174,7 @@ struct SimdKernels {
   LinearKernel linear_bf16{};
   LinearKernel linear_int8{};  ///< Tokens become numbers of fifteen bits and sign.
   /// Blocks, in the order of spec::DType from kQ80 on. Tokens become integers of eight bits.
-  LinearKernel linear_blocks[8]{};
+  LinearKernel linear_blocks[9]{};
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   /// Positions that attention takes at once, from a multiple of as many on.

@@ -200,6 +200,7 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
   const auto keys = random(kPositions * kDim);
   const auto values = random(kPositions * kDim);
   const std::vector<std::int32_t> table{0};
+  const std::vector<float> sinks{1.0F, 4.0F};
   for (const float soft_cap : {0.0F, 1.5F}) {
     expect_same([&](const SimdKernels& set) {
       std::vector<float> out(kTokens * kGroup * kDim);
@@ -215,6 +216,7 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
                          .head_dim = kDim,
                          .scale = 0.3F,
                          .soft_cap = soft_cap,
+                         .sinks = soft_cap > 0 ? nullptr : sinks.data(),
                          .keys = reinterpret_cast<const std::byte*>(keys.data()),
                          .values = reinterpret_cast<const std::byte*>(values.data()),
                          .block_bytes = 0,
@@ -234,6 +236,7 @@ TEST_F(SimdKernelsTest, AttentionInTwoPartsHasTheBitsOfOneInEachSet) {
   const auto keys = rounded(random(kPositions * kDim));
   const auto values = rounded(random(kPositions * kDim));
   const std::vector<std::int32_t> table{0};
+  const std::vector<float> sinks{-3.0F, 1.0F, 6.0F};
   for (const SimdKernels* set : tested_sets()) {
     std::vector<float> whole(kTokens * kGroup * kDim);
     AttentionBlock block{.query = query.data(),
@@ -246,6 +249,7 @@ TEST_F(SimdKernelsTest, AttentionInTwoPartsHasTheBitsOfOneInEachSet) {
                          .first_position = kPositions - kTokens,
                          .head_dim = kDim,
                          .scale = 0.3F,
+                         .sinks = sinks.data(),
                          .keys = reinterpret_cast<const std::byte*>(keys.data()),
                          .values = reinterpret_cast<const std::byte*>(values.data()),
                          .block_tokens = kPositions,
@@ -275,14 +279,18 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   const auto x = random(1000, 20.0F);
   const auto y = random(1000);
   for (const auto gated : {&SimdKernels::silu_mul, &SimdKernels::gelu_mul}) {
-    expect_same([&](const SimdKernels& set) {
-      std::vector<float> out(x.size());
-      (set.*gated)({.gate = x.data(),
-                    .up = y.data(),
-                    .out = reinterpret_cast<std::byte*>(out.data()),
-                    .n = 1000});
-      return out;
-    });
+    for (const float limit : {0.0F, 0.8F}) {
+      expect_same([&](const SimdKernels& set) {
+        std::vector<float> out(x.size());
+        (set.*gated)({.gate = x.data(),
+                      .up = y.data(),
+                      .out = reinterpret_cast<std::byte*>(out.data()),
+                      .n = 1000,
+                      .limit = limit,
+                      .gain = 1.702F});
+        return out;
+      });
+    }
   }
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
