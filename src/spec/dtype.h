@@ -7,8 +7,9 @@
 namespace heddle::spec {
 
 /// Element types that weights, KV blocks and activations may have. kI8 is of weights only, each row
-/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h). kStored is of a
-/// whole image only: each matrix as ModelSpec::formats says.
+/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h), of which kF8 is
+/// FP8 as safetensors have it and the others are of GGUF files. kStored is of a whole image only:
+/// each matrix as ModelSpec::formats says.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -23,7 +24,8 @@ enum class DType : std::uint8_t {
   kQ51,
   kQ4K,
   kQ5K,
-  kQ6K
+  kQ6K,
+  kF8
 };
 
 /// Whether numbers of a row share scales in blocks.
@@ -46,7 +48,7 @@ enum class DType : std::uint8_t {
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",
-/// "int8", "stored"; of blocks as GGUF has it: "Q4_K".
+/// "int8", "stored"; of blocks as GGUF has it: "Q4_K"; "FP8".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -77,6 +79,8 @@ enum class DType : std::uint8_t {
       return "Q5_K";
     case DType::kQ6K:
       return "Q6_K";
+    case DType::kF8:
+      return "FP8";
   }
   return "?";
 }
