@@ -295,34 +295,34 @@ class MmaAttention {
     }
   }
 
-  /// Takes from rows the scores of positions that they do not attend to.
-  __device__ __forceinline__ void mask(std::int32_t first, float (&scores)[kScoreTiles][4]) const {
+  /// Takes from the lane's row `half` the scores of positions that it does not attend to.
+  __device__ __forceinline__ void mask(int half,
+                                       std::int32_t first,
+                                       float (&scores)[kScoreTiles][4]) const {
+    const std::int32_t own = position_of(params_, tile_, row(half));
+    const std::int32_t begin = first_attended(params_, own);
+    const std::int32_t last = last_attended(tile_, own);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int32_t own = position_of(params_, tile_, row(half));
-      const std::int32_t begin = first_attended(params_, own);
-      const std::int32_t last = last_attended(tile_, own);
-#pragma unroll
-      for (int i = 0; i < kScoreTiles * 2; ++i) {
-        float& score = scores[i / 2][half * 2 + i % 2];
-        const std::int32_t position = first + i / 2 * 8 + 2 * t() + i % 2;
-        score = position >= begin && position <= last ? score : -INFINITY;
-      }
+    for (int i = 0; i < kScoreTiles * 2; ++i) {
+      float& score = scores[i / 2][half * 2 + i % 2];
+      const std::int32_t position = first + i / 2 * 8 + 2 * t() + i % 2;
+      score = position >= begin && position <= last ? score : -INFINITY;
     }
   }
 
   /// Turns scores into weights and takes the sums so far to the new maximum. The first score of the
   /// warp is of position `first`. Most steps are of positions that all rows attend to.
   __device__ __forceinline__ void weigh(std::int32_t first, float (&scores)[kScoreTiles][4]) {
-#pragma unroll
-    for (int i = 0; i < kScoreTiles * 4; ++i) {
-      scores[i / 4][i % 4] *= params_.scale_log2;
-    }
-    if (first < all_from_ || first + Shape::kWarpStep - 1 > all_to_) {
-      mask(first, scores);
-    }
+    const bool edge = first < all_from_ || first + Shape::kWarpStep - 1 > all_to_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kScoreTiles * 2; ++i) {
+        scores[i / 2][half * 2 + i % 2] *= params_.scale_log2;
+      }
+      if (edge) {
+        mask(half, first, scores);
+      }
       float max = max_[half];
 #pragma unroll
       for (int i = 0; i < kScoreTiles * 2; ++i) {
