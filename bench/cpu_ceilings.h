@@ -167,7 +167,7 @@ inline std::vector<int> cores_from(const char* list) {
 inline spec::DType dtype_from(int& argc, char**& argv) {
   using enum spec::DType;
   for (const spec::DType dtype :
-       {kBf16, kI8, kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kMxfp4}) {
+       {kBf16, kI8, kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kMxfp4, kF8}) {
     if (argc > 1 && spec::dtype_name(dtype) == argv[1]) {
       --argc;
       ++argv;

@@ -85,7 +85,7 @@ class Bench {
     fill(x_);
     std::vector<DType> types{DType::kBf16, DType::kI8, DType::kQ40};
     if (divisor_ == 1) {
-      types.insert(types.end(), {DType::kQ80, DType::kQ4K, DType::kQ6K});
+      types.insert(types.end(), {DType::kQ80, DType::kQ4K, DType::kQ6K, DType::kF8});
     }
     for (const DType dtype : types) {
       for (const Product& p : {Product{"qkv", 6144, 4096},
@@ -129,7 +129,7 @@ class Bench {
                 static_cast<long long>(inputs),
                 1e6 * ours);
     // Blocks of many tokens are unpacked for the library.
-    const bool unpacked = spec::is_blocks(dtype) && tokens > ops::kUnpackedTokens;
+    const bool unpacked = spec::is_blocks(dtype) && tokens > ops::unpacked_tokens();
     if (dtype == DType::kBf16 || unpacked) {
       const double theirs = seconds(*with_blas_, true);
       best = std::min(best, theirs);

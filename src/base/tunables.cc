@@ -143,6 +143,14 @@ constexpr std::array kTunables{
             10000,
             1,
             "ms that timing the products of a model takes at most when it is opened"},
+    Tunable{
+        Tuned::kUnpackedTokens,
+        "HEDDLE_TUNE_UNPACKED_TOKENS",
+        128,
+        0,
+        4096,
+        1,
+        "tokens up to which our kernels multiply with blocks, not cuBLASLt with slices of them"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

@@ -31,6 +31,7 @@ enum class Tuned : std::uint8_t {
   kOneShotKib,
   kBlasCandidates,
   kSurveyMs,
+  kUnpackedTokens,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -59,7 +60,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 18> values_{};
+  std::array<std::int64_t, 19> values_{};
 };
 
 /// All of them, in the order of Tuned.

@@ -10,9 +10,14 @@ namespace {
 
 constexpr const char* kEngine = "heddle";
 
-Result<sim::ModelSpec> spec_of(const config::ModelConfig& model,
-                               const store::ModelPlaces& places,
-                               const sim::EngineProfile& engine) {
+struct Described {
+  sim::ModelSpec spec{};
+  bool packed = false;  ///< Its files have fewer than 16 bits a weight, or may have.
+};
+
+Result<Described> describe(const config::ModelConfig& model,
+                           const store::ModelPlaces& places,
+                           const sim::EngineProfile& engine) {
   if (model.engine) {
     return Error{.code = Code::kInvalidArgument,
                  .message =
@@ -28,14 +33,16 @@ Result<sim::ModelSpec> spec_of(const config::ModelConfig& model,
     return files.error();
   }
   const std::int64_t own = files->model.max_position;
-  return sim::ModelSpec{.name = model.id,
-                        .shape = sim::shape_of(files->model),
-                        .engine = engine,
-                        .tp = model.block(),
-                        .max_sequences = model.batch,
-                        .slo_ttft = model.slo.ttft,
-                        .slo_tpot = model.slo.tpot,
-                        .most_tokens = model.context > 0 ? std::min(model.context, own) : own};
+  return Described{.spec = {.name = model.id,
+                            .shape = sim::shape_of(files->model),
+                            .engine = engine,
+                            .tp = model.block(),
+                            .max_sequences = model.batch,
+                            .slo_ttft = model.slo.ttft,
+                            .slo_tpot = model.slo.tpot,
+                            .most_tokens = model.context > 0 ? std::min(model.context, own) : own},
+                   .packed = directory->extension() == ".gguf" ||
+                             files->quantisation.packing != spec::Packing::kNone};
 }
 
 }  // namespace
@@ -56,18 +63,19 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
       store::find_places(config->directory, store::process_environment());
   ConfiguredRules made;
   for (const config::ModelConfig& model : config->models) {
-    const Result<sim::ModelSpec> spec = spec_of(model, places, engine->second);
-    if (!spec) {
-      made.notes.push_back(file + ": " + model.id + " is left out: " + spec.error().message);
+    const Result<Described> described = describe(model, places, engine->second);
+    if (!described) {
+      made.notes.push_back(file + ": " + model.id + " is left out: " + described.error().message);
       continue;
     }
+    const sim::ModelSpec& spec = described->spec;
     const bool stored = model.dtype == spec::DType::kStored;
-    if (stored ? model.path.ends_with(".gguf") : model.dtype != spec::DType::kBf16) {
+    if (stored ? described->packed : model.dtype != spec::DType::kBf16) {
       made.notes.push_back(file + ": " + model.id + ": its weights are counted with 16 bits each");
     }
-    made.rules.push_back({.label = model.id, .spec = *spec});
+    made.rules.push_back({.label = model.id, .spec = spec});
     for (const std::string& alias : model.aliases) {
-      made.rules.push_back({.label = alias, .spec = *spec});
+      made.rules.push_back({.label = alias, .spec = spec});
     }
   }
   if (made.rules.empty()) {

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,6 +49,22 @@ TEST_F(ConfiguredRulesTest, DimensionsAreThoseOfTheFiles) {
   EXPECT_EQ(spec.slo_ttft, std::chrono::seconds(3));
   EXPECT_EQ(spec.slo_tpot, std::chrono::milliseconds(80));
   EXPECT_EQ(spec.engine.fixed, 1);
+}
+
+TEST_F(ConfiguredRulesTest, WeightsOfFewerBitsAreCountedWithSixteenAndThatIsSaid) {
+  const std::filesystem::path folder = file_ + "-fp8";
+  std::filesystem::create_directory(folder);
+  std::ifstream plain(adder_ + "/config.json");
+  std::string config((std::istreambuf_iterator<char>(plain)), {});
+  config.insert(config.find('{') + 1, R"("quantization_config": {"quant_method": "fp8"},)");
+  std::ofstream(folder / "config.json") << config;
+  const std::string model = "  sums: {path: " + folder.string();
+  const auto stored = rules(model + "}\n");
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_THAT(stored->notes,
+              ElementsAre(HasSubstr("sums: its weights are counted with 16 bits each")));
+  EXPECT_THAT(rules(model + ", dtype: bfloat16}\n").value().notes, testing::IsEmpty());
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ConfiguredRulesTest, WhatCannotBeLookedAtIsSaid) {

@@ -67,7 +67,7 @@ std::size_t packed_bytes(device::Kind kind,
 
 /// On GPUs: weights in blocks that products of many tokens unpack.
 std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
-  if (weights != spec::DType::kStored || tokens <= ops::kUnpackedTokens) {
+  if (weights != spec::DType::kStored || tokens <= ops::unpacked_tokens()) {
     return 0;
   }
   const std::int64_t widest = std::max(

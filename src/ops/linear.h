@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/tunables.h"
 #include "ops/context.h"
 #include "ops/tensor_ref.h"
 
@@ -8,7 +9,9 @@ namespace heddle::ops {
 /// On CUDA: scratch memory that products of many tokens put numbers of blocks in, at most [bytes].
 inline constexpr std::size_t kUnpackedBytes = std::size_t{32} << 20U;
 /// Of more tokens than this they do so.
-inline constexpr std::int64_t kUnpackedTokens = 128;
+[[nodiscard]] inline std::int64_t unpacked_tokens() {
+  return tuned(Tuned::kUnpackedTokens);
+}
 
 struct LinearArgs {
   /// [tokens, inputs], of the type of `weight`; bf16 with int8 and blocks.
@@ -39,8 +42,11 @@ struct LinearArgs {
 /// summed.) Within scale 2^-15 max_i |x[t][i]| sum_i |weight[o][i]| (plus rounding) of the exact
 /// value. A token with a number that is not finite gives none that is.
 ///
-/// Blocks, on a CPU: the numbers of a token are first rounded, 32 at a time, to multiples of s =
-/// max |x| / 127 of those. The sum over 32 inputs (Q6_K: 16) of products of integers is exact;
+/// FP8, on a CPU: what the same rows in bfloat16 give (each number times its scale, rounded to
+/// float and then to nearest), to the bit.
+///
+/// Other blocks, on a CPU: the numbers of a token are first rounded, 32 at a time, to multiples of
+/// s = max |x| / 127 of those. The sum over 32 inputs (Q6_K: 16) of products of integers is exact;
 /// times s and the block's scale, a float, it is added in the order of inputs by one fused
 /// multiply-add. Then, where the type has minima, s times the sum of integers times the minimum is
 /// added likewise. So the bits are the same for every number of tokens and threads and every set of
@@ -52,11 +58,11 @@ struct LinearArgs {
 /// it is within e + (inputs / 16 + 4) 2^-24 r of the exact value: e is what rounding x costs. Where
 /// all 32 are below 1e-30 they count as zero. If one of them is not finite, no output is.
 ///
-/// Blocks, on CUDA: numbers of a token are taken as they are. Of up to kUnpackedTokens tokens, and
-/// of more where there is no cuBLASLt, products of integers v_i with x are added in float, those of
-/// 32 inputs (Q6_K: 16) before they meet the block's scale: within inputs 2^-24 sum_i |x_i| (|d_b
-/// v_i| + |m_b|) of the exact value. Of more tokens weights are rounded to bfloat16 before, which
-/// costs up to 2^-9 sum_i |x_i w_i|.
+/// Blocks, on CUDA: numbers of a token are taken as they are. Of up to unpacked_tokens() tokens,
+/// and of more where there is no cuBLASLt, products of v_i (integers, or FP8) with x are added in
+/// float, those of 32 inputs (Q6_K: 16) before they meet the block's scale: within inputs 2^-24
+/// sum_i |x_i| (|d_b v_i| + |m_b|) of the exact value. Of more tokens weights are rounded to
+/// bfloat16 before, which costs up to 2^-9 sum_i |x_i w_i|.
 ///
 /// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);

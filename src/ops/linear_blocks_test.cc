@@ -26,6 +26,7 @@ constexpr DType kBlockTypes[] = {DType::kQ80,
                                  DType::kQ4K,
                                  DType::kQ5K,
                                  DType::kQ6K,
+                                 DType::kF8,
                                  DType::kMxfp4};
 
 std::size_t at(std::int64_t i) {
@@ -53,7 +54,8 @@ class LinearBlocksTest : public OpTest {
     return backend_->kind() == device::Kind::kCpu ? all : all.first(all.size() - 1);
   }
 
-  /// Random bits, with float16 scales of about `size`.
+  /// Random bits, with float16 scales of 2^-10 to 2^-6 with either sign; of FP8 with float32 ones
+  /// and no NaN.
   BlockMatrix make(DType dtype, std::int64_t rows, std::int64_t columns) {
     BlockMatrix m{.dtype = dtype, .rows = rows, .columns = columns};
     const auto row_bytes = at(spec::row_bytes(dtype, columns));
@@ -61,17 +63,24 @@ class LinearBlocksTest : public OpTest {
     std::vector<std::byte> file(at(rows) * row_bytes);
     for (std::byte& byte : file) {
       byte = static_cast<std::byte>(rng_.below(256));
+      if (dtype == DType::kF8 && (byte & std::byte{0x7F}) == std::byte{0x7F}) {
+        byte = std::byte{0x80};
+      }
+    }
+    for (std::size_t block = 0; dtype == DType::kF8 && block < file.size(); block += block_bytes) {
+      const float scale =
+          static_cast<float>(1 + rng_.below(4095)) * (rng_.below(2) ? 1e-6F : -1e-6F);
+      std::memcpy(file.data() + block, &scale, sizeof(scale));
     }
     const std::size_t scale_at = dtype == DType::kQ6K ? 208 : 0;
     const bool minimum = dtype == DType::kQ41 || dtype == DType::kQ51 || dtype == DType::kQ4K ||
                          dtype == DType::kQ5K;
-    for (std::size_t block = 0; block < file.size(); block += block_bytes) {
+    for (std::size_t block = 0; dtype != DType::kF8 && block < file.size(); block += block_bytes) {
       if (dtype == DType::kMxfp4) {  // A power of two in a byte.
         file[block] = static_cast<std::byte>(118 + rng_.below(4));
         continue;
       }
       for (std::size_t i = 0; i < (minimum ? 2U : 1U); ++i) {
-        // 2^-10 to 2^-6 with either sign.
         const auto half = static_cast<std::uint16_t>((5 + rng_.below(4)) << 10U | rng_.below(1024) |
                                                      rng_.below(2) << 15U);
         std::memcpy(file.data() + block + scale_at + 2 * i, &half, sizeof(half));
@@ -175,6 +184,27 @@ Expected cuda_expected_of(
   return e;
 }
 
+/// What a product with `m` is to be, of so many tokens.
+class Wanted {
+ public:
+  Wanted(const BlockMatrix& m, std::int64_t tokens, bool cpu)
+      : matrix_(m),
+        rounds_tokens_(cpu && m.dtype != DType::kF8),
+        unpacked_(cpu || tokens > unpacked_tokens()) {}
+
+  [[nodiscard]] Expected operator()(const float* token, std::int64_t output) const {
+    const float* const weight = &matrix_.decoded[at(output * matrix_.columns)];
+    const float* const minima = &matrix_.minima[at(output * matrix_.columns)];
+    return rounds_tokens_ ? expected_of(token, weight, matrix_.columns)
+                          : cuda_expected_of(token, weight, minima, matrix_.columns, unpacked_);
+  }
+
+ private:
+  const BlockMatrix& matrix_;
+  bool rounds_tokens_;
+  bool unpacked_;
+};
+
 TEST_F(LinearBlocksTest, AgreesWithDoubleOverTheDecodedBlocks) {
   for (const DType dtype : types()) {
     for (const std::int64_t tokens : {1, 2, 5, 16, 17, 40, 90, 150}) {
@@ -183,14 +213,10 @@ TEST_F(LinearBlocksTest, AgreesWithDoubleOverTheDecodedBlocks) {
       const auto x = widened(half);
       const auto bias = random(m.rows);
       const auto out = product(m, half.data(), tokens, bias);
+      const Wanted wanted(m, tokens, gives_one_answer());
       for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t o = 0; o < m.rows; ++o) {
-          const float* const token = &x[at(t * m.columns)];
-          const float* const weight = &m.decoded[at(o * m.columns)];
-          const float* const minima = &m.minima[at(o * m.columns)];
-          const Expected e = gives_one_answer()
-                                 ? expected_of(token, weight, m.columns)
-                                 : cuda_expected_of(token, weight, minima, m.columns, tokens > 128);
+          const Expected e = wanted(&x[at(t * m.columns)], o);
           ASSERT_NEAR(static_cast<double>(out[at(t * m.rows + o)]),
                       e.value + static_cast<double>(bias[at(o)]),
                       e.bound + 1e-7)
@@ -221,9 +247,35 @@ TEST_F(LinearBlocksTest, IsNearlyExactForInputsOfEightBits) {
           value += each;
           sum += std::abs(each);
         }
-        EXPECT_NEAR(static_cast<double>(out[at(t * m.rows + o)]), value, 4e-6 * sum)
+        const bool rounded_weights = dtype == DType::kF8 && gives_one_answer();
+        EXPECT_NEAR(static_cast<double>(out[at(t * m.rows + o)]),
+                    value,
+                    (rounded_weights ? 0x1p-9 : 4e-6) * sum)
             << spec::dtype_name(dtype) << " token " << t << ", row " << o;
       }
+    }
+  }
+}
+
+// On CPUs, to the bit: whoever knows a model by its answers in bfloat16 gets the same.
+TEST_F(LinearBlocksTest, Fp8GivesWhatItsNumbersGiveInBfloat16) {
+  for (const std::int64_t tokens : {1, 3, 33, 70}) {
+    const BlockMatrix m = make(DType::kF8, 101, 640);
+    const auto x = rounded(random(tokens * m.columns));
+    const auto rows = rounded(m.decoded);
+    std::vector<float> wanted(at(tokens * m.rows));
+    linear(context_,
+           {.x = bf16_matrix(x, tokens, m.columns),
+            .weight = bf16_matrix(rows, m.rows, m.columns),
+            .out = matrix_of(wanted.data(), tokens, m.rows)});
+    synchronize();
+    const auto out = product(m, x.data(), tokens);
+    if (gives_one_answer()) {
+      EXPECT_TRUE(same_bits(out, wanted)) << tokens;
+      continue;
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      EXPECT_NEAR(out[i], wanted[i], 0.05F) << tokens << " at " << i;
     }
   }
 }
@@ -299,14 +351,10 @@ TEST_F(LinearBlocksTest, TakesRowsThatLieAnywhere) {
       args.out.stride[0] = m.rows + 2;
       linear(context_, args);
       synchronize();
+      const Wanted wanted(m, tokens, gives_one_answer());
       for (std::int64_t t = 0; t < tokens; ++t) {
         for (std::int64_t o = 0; o < m.rows; ++o) {
-          const float* const token = &x[at(t * pitch + 1)];
-          const float* const weight = &m.decoded[at(o * m.columns)];
-          const Expected e =
-              gives_one_answer()
-                  ? expected_of(token, weight, m.columns)
-                  : cuda_expected_of(token, weight, &m.minima[at(o * m.columns)], m.columns, false);
+          const Expected e = wanted(&x[at(t * pitch + 1)], o);
           ASSERT_NEAR(static_cast<double>(out[at(t * (m.rows + 2) + o)]),
                       e.value + static_cast<double>(bias[at(o)]) +
                           static_cast<double>(residual[at(t * m.rows + o)]),

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "spec/f8_panels.h"
 
 namespace heddle::spec {
 namespace {
@@ -260,6 +261,9 @@ BlockSize block_size(DType dtype) {
   if (!is_blocks(dtype)) {
     return {.elements = 1, .bytes = static_cast<std::int64_t>(dtype_bytes(dtype))};
   }
+  if (dtype == DType::kF8) {
+    return {.elements = kF8Inputs, .bytes = kF8Bytes};
+  }
   const BlockForm form = form_of(dtype);
   const std::size_t bytes = form.head() + form.parts() * form.quant_bytes();
   return {.elements = form.elements, .bytes = static_cast<std::int64_t>(bytes)};
@@ -282,6 +286,10 @@ void interleave_rows(DType dtype,
                      std::int64_t columns,
                      std::byte* panel) {
   HEDDLE_CHECK(rows.size() <= kRows);
+  if (dtype == DType::kF8) {
+    interleave_f8_rows(rows, columns, panel);
+    return;
+  }
   const BlockForm form = form_of(dtype);
   const BlockSize size = block_size(dtype);
   auto* out = reinterpret_cast<Bytes*>(panel);
@@ -297,6 +305,10 @@ void interleave_rows(DType dtype,
 void read_panel_row(
     DType dtype, const std::byte* panel, std::int64_t row, std::int64_t columns, float* numbers) {
   HEDDLE_CHECK(row >= 0 && row < kPanelRows);
+  if (dtype == DType::kF8) {
+    read_f8_row(panel, row, columns, numbers);
+    return;
+  }
   const BlockForm form = form_of(dtype);
   const BlockSize size = block_size(dtype);
   const auto* block = reinterpret_cast<const Bytes*>(panel);

@@ -9,7 +9,8 @@
 
 /// Matrices whose numbers share scales in blocks, as GGUF files have them, and how they lie in an
 /// image: rows in panels of sixteen, whose blocks are interleaved so that a vector register has the
-/// same four inputs of each row. A panel has as many bytes as its rows have in the file.
+/// same four inputs of each row. A panel has as many bytes as its rows have in the file. Those of
+/// FP8 are in f8_panels.h; the others so:
 ///
 ///     panel        blocks of its rows: the first of each, the second of each, ...
 ///     of 32        scales [minima] {quants}

@@ -15,6 +15,7 @@ TEST(BlockPanels, HaveTheBytesOfTheFile) {
   EXPECT_EQ(row_bytes(DType::kQ5K, 512), 2 * 176);
   EXPECT_EQ(row_bytes(DType::kQ6K, 512), 2 * 210);
   EXPECT_EQ(row_bytes(DType::kMxfp4, 64), 2 * 17);
+  EXPECT_EQ(row_bytes(DType::kF8, 256), 2 * 132);
   EXPECT_EQ(row_bytes(DType::kBf16, 5), 10);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 16, 32), 16 * 34);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 17, 32), 32 * 34) << "whole panels";
@@ -42,6 +43,9 @@ TEST(MatrixDtype, DecodesBlocksThatAShardWouldCut) {
   const ModelSpec small = model_with(DType::kQ41);
   EXPECT_EQ(matrix_dtype(small, DType::kStored, Matrix::kV, 1, 96), DType::kQ41);
   EXPECT_EQ(matrix_dtype(small, DType::kStored, Matrix::kV, 1, 80), DType::kBf16);
+  const ModelSpec scaled = model_with(DType::kF8);
+  EXPECT_EQ(matrix_dtype(scaled, DType::kStored, Matrix::kV, 1, 384), DType::kF8);
+  EXPECT_EQ(matrix_dtype(scaled, DType::kStored, Matrix::kV, 1, 192), DType::kBf16);
 }
 
 TEST(MatrixDtype, IsTheImagesOtherwise) {

@@ -7,8 +7,9 @@
 namespace heddle::spec {
 
 /// Element types that weights, KV blocks and activations may have. kI8 is of weights only, each row
-/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h). kStored is of a
-/// whole image only: each matrix as ModelSpec::formats says.
+/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h), of which kF8 is
+/// FP8 as safetensors have it and the others are of GGUF files. kStored is of a whole image only:
+/// each matrix as ModelSpec::formats says.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -24,7 +25,8 @@ enum class DType : std::uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
-  kMxfp4
+  kMxfp4,
+  kF8
 };
 
 /// Whether numbers of a row share scales in blocks.
@@ -47,7 +49,7 @@ enum class DType : std::uint8_t {
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",
-/// "int8", "stored"; of blocks as GGUF has it: "Q4_K".
+/// "int8", "stored"; of blocks as GGUF has it: "Q4_K"; "FP8".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -80,6 +82,8 @@ enum class DType : std::uint8_t {
       return "Q6_K";
     case DType::kMxfp4:
       return "MXFP4";
+    case DType::kF8:
+      return "FP8";
   }
   return "?";
 }

@@ -279,8 +279,8 @@ std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelS
     for (std::size_t i = 0; !matrices.empty() && i < image.sources.size(); ++i) {
       const std::string& name = image.sources[i].name;
       const TensorSet::Entry* entry = tensors.find(name);
-      const auto blocks = entry != nullptr ? block_type_of(entry->tensor.type) : std::nullopt;
-      const spec::DType format = blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
+      const spec::DType format =
+          entry != nullptr ? matrix_format(entry->tensor.type) : spec::DType::kBf16;
       const auto [at, fresh] =
           found.emplace(spec::format_index(matrix_of(matrices, i, name), image.layer), format);
       at->second = fresh || at->second == format ? format : spec::DType::kBf16;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "spec/f8_panels.h"
 
 namespace heddle::store {
 namespace {
@@ -32,16 +33,32 @@ void each(const std::byte* source, std::byte* target, std::size_t count, Functio
   }
 }
 
+/// Numbers of blocks, whole ones.
+void decode(StoredType from, const std::byte* source, float* numbers, std::size_t count) {
+  if (from != StoredType::kF8Scaled) {
+    const auto type = block_type_of(from);
+    HEDDLE_CHECK(type.has_value());
+    gguf::decode(*type, source, numbers, count);
+    return;
+  }
+  for (std::size_t done = 0; done < count; done += spec::kF8Inputs) {
+    float scale = 0.0F;
+    std::memcpy(&scale, source, sizeof(scale));
+    for (std::size_t i = sizeof(scale); i < static_cast<std::size_t>(spec::kF8Bytes); ++i) {
+      *numbers++ = scale * spec::f32_of_e4m3(std::to_integer<std::uint8_t>(source[i]));
+    }
+    source += spec::kF8Bytes;
+  }
+}
+
 /// Of blocks: through a buffer of float32, where they are to be something else.
 void convert_blocks(
     StoredType from, const std::byte* source, DType to, std::byte* target, std::size_t count) {
   constexpr std::size_t kStep = 2048;
   std::array<float, kStep> numbers;
-  const auto type = block_type_of(from);
-  HEDDLE_CHECK(type.has_value());
   for (std::size_t done = 0; done < count; done += kStep) {
     const std::size_t step = std::min(kStep, count - done);
-    gguf::decode(*type, source + stored_bytes(from, done), numbers.data(), step);
+    decode(from, source + stored_bytes(from, done), numbers.data(), step);
     std::byte* const place = target + done * spec::dtype_bytes(to);
     if (to == DType::kF32) {
       std::memcpy(place, numbers.data(), step * sizeof(float));
@@ -56,7 +73,8 @@ void convert_blocks(
 
 bool can_convert(StoredType from, DType to) {
   const auto blocks = block_type_of(from);
-  const bool known = blocks && gguf::block_shape(*blocks).decodes;
+  const bool known =
+      from == StoredType::kF8Scaled || (blocks && gguf::block_shape(*blocks).decodes);
   return known && (to == DType::kF32 || to == DType::kBf16);
 }
 

@@ -7,8 +7,8 @@
 
 namespace heddle::store {
 
-/// Whether elements of type `from` are converted to `to`: F32, F16, BF16 and the blocks that
-/// gguf::decode() knows to float32 and bfloat16.
+/// Whether elements of type `from` are converted to `to`: F32, F16, BF16, kF8Scaled and the blocks
+/// that gguf::decode() knows to float32 and bfloat16.
 [[nodiscard]] bool can_convert(StoredType from, spec::DType to);
 
 /// Whether the bytes of both are the same, so that converting is copying.

@@ -80,12 +80,6 @@ class Pacer {
   std::condition_variable_any wake_{};
 };
 
-/// The type of blocks as an image has it, of what is stored so; kBf16 of all else.
-spec::DType image_format(StoredType type) {
-  const auto blocks = block_type_of(type);
-  return blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
-}
-
 class Loader {
  public:
   Loader(const TensorSet& tensors,
@@ -239,7 +233,7 @@ class Loader {
         stored_bytes(entry.tensor.type, static_cast<std::uint64_t>(source.stored_columns));
     const auto image_row_bytes =
         static_cast<std::uint64_t>(spec::row_bytes(tensor.dtype, tensor.columns));
-    if (spec::is_blocks(tensor.dtype) && image_format(entry.tensor.type) != tensor.dtype) {
+    if (spec::is_blocks(tensor.dtype) && matrix_format(entry.tensor.type) != tensor.dtype) {
       return Error{Code::kFailedPrecondition,
                    fmt::format("load {} of {}: it is {}, not {} any more",
                                entry.tensor.name,

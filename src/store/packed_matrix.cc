@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "gguf/blocks.h"
+#include "spec/f8_panels.h"
 #include "store/convert.h"
 
 namespace heddle::store {
@@ -45,25 +46,12 @@ std::uint16_t f16_of(float value) {
                                     ((static_cast<std::uint32_t>(unit + 24) << 10U) + whole));
 }
 
-/// FP8 E4M3 as NVIDIA has it: no infinities, one NaN.
-float f32_of_e4m3(std::uint8_t bits) {
-  const int exponent = (bits >> 3) & 15;
-  const int mantissa = bits & 7;
-  if (exponent == 15 && mantissa == 7) {
-    return std::nanf("");
-  }
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(mantissa), -9)
-                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (bits & 0x80U) != 0 ? -magnitude : magnitude;
-}
-
 std::array<float, 256> numbers_of(StoredType type) {
   std::array<float, 256> table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto bits = static_cast<std::uint8_t>(i);
     table[i] = type == StoredType::kI8 ? static_cast<float>(std::bit_cast<std::int8_t>(bits))
-                                       : f32_of_e4m3(bits);
+                                       : spec::f32_of_e4m3(bits);
   }
   return table;
 }
@@ -123,8 +111,14 @@ StoredType rows_type(const PackedMatrix& matrix) {
   if (how.packing == Packing::kMxfp4) {
     return stored_type_of(gguf::BlockType::kMxfp4);
   }
+  if (how.packing == Packing::kScaled) {
+    const bool whole =
+        matrix.columns % spec::kF8Inputs == 0 && how.block_columns % spec::kF8Inputs == 0;
+    return whole && matrix.numbers.tensor.type == StoredType::kF8E4M3 ? StoredType::kF8Scaled
+                                                                      : StoredType::kF32;
+  }
   const bool whole = matrix.columns % kBlock == 0 && matrix.group() % kBlock == 0;
-  if (how.packing == Packing::kScaled || how.packing == Packing::kTurned || how.ordered || !whole ||
+  if (how.packing == Packing::kTurned || how.ordered || !whole ||
       (how.bits == 8 && !how.symmetric)) {
     return StoredType::kF32;
   }
@@ -203,7 +197,8 @@ Result<void> PackedRows::read_scales(const ReadPart& read) {
           reinterpret_cast<std::byte*>(scales_.data()),
           count);
   // Blocks have float16, also of a scale times the greatest zero.
-  const float most = type_ == StoredType::kF32 ? std::numeric_limits<float>::max() : 4000.0F;
+  const bool halves = type_ != StoredType::kF32 && type_ != StoredType::kF8Scaled;
+  const float most = halves ? 4000.0F : std::numeric_limits<float>::max();
   const auto wrong =
       std::ranges::find_if_not(scales_, [most](float s) { return std::fabs(s) <= most; });
   if (wrong != scales_.end()) {
@@ -361,13 +356,16 @@ Result<void> PackedRows::read_scaled(std::int64_t first,
       !status) {
     return status;
   }
-  const std::array<float, 256> table = numbers_of(numbers.tensor.type);
   // One scale for all, one a row, or one for each block.
   const bool blocks = scale_columns_ > 1 || matrix_.how.block_columns > 0;
   const std::int64_t block_rows = blocks            ? matrix_.how.block_rows
                                   : scale_rows_ > 1 ? 1
                                                     : matrix_.rows;
   const std::int64_t block_columns = blocks ? matrix_.how.block_columns : matrix_.columns;
+  if (type_ == StoredType::kF8Scaled) {
+    return write_f8(first, rows, block_rows, block_columns, target.data());
+  }
+  const std::array<float, 256> table = numbers_of(numbers.tensor.type);
   std::vector<float> made(columns);
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::uint8_t* codes = codes_.data() + static_cast<std::uint64_t>(row) * columns;
@@ -441,6 +439,34 @@ void PackedRows::read_turned(std::int64_t first,
                   sizeof(float));
     }
   }
+}
+
+Result<void> PackedRows::write_f8(std::int64_t first,
+                                  std::int64_t rows,
+                                  std::int64_t block_rows,
+                                  std::int64_t block_columns,
+                                  std::byte* target) const {
+  const std::uint8_t* codes = codes_.data();
+  for (std::int64_t row = first; row < first + rows; ++row) {
+    for (std::int64_t column = 0; column < matrix_.columns; column += spec::kF8Inputs) {
+      const std::span<const std::uint8_t> block(codes, static_cast<std::size_t>(spec::kF8Inputs));
+      const auto nan =
+          std::ranges::find_if(block, [](std::uint8_t c) { return (c & 0x7FU) == 0x7FU; });
+      if (nan != block.end()) {
+        return Error{Code::kCorrupt,
+                     fmt::format("tensor \"{}\": output {}, input {} is not a number",
+                                 matrix_.numbers.tensor.name,
+                                 row,
+                                 column + (nan - block.begin()))};
+      }
+      const float own = scale(row / block_rows, column / block_columns);
+      std::memcpy(target, &own, sizeof(own));
+      std::memcpy(target + sizeof(own), block.data(), block.size());
+      target += spec::kF8Bytes;
+      codes += spec::kF8Inputs;
+    }
+  }
+  return {};
 }
 
 Result<void> PackedRows::read_codes(std::int64_t first, std::int64_t rows, const ReadPart& read) {

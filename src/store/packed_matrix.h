@@ -49,7 +49,7 @@ struct PackedMatrix {
 };
 
 /// What its rows are given as: blocks of the same bits where neighbours share a scale in groups of
-/// whole blocks (Q4_0 and Q8_0 of symmetric numbers, Q4_1 else, MXFP4 of kMxfp4), float32
+/// whole blocks (Q4_0 and Q8_0 of symmetric numbers, Q4_1 else; MXFP4; kF8Scaled), float32
 /// otherwise.
 [[nodiscard]] StoredType rows_type(const PackedMatrix& matrix);
 
@@ -97,6 +97,13 @@ class PackedRows {
                            const ReadPart& read,
                            std::span<std::byte> target);
   void read_turned(std::int64_t first, std::int64_t rows, std::span<std::byte> target) const;
+  /// Blocks of FP8, of codes that were read. kCorrupt, naming tensor and place, where one is no
+  /// number: kernels take them for 480.
+  Result<void> write_f8(std::int64_t first,
+                        std::int64_t rows,
+                        std::int64_t block_rows,
+                        std::int64_t block_columns,
+                        std::byte* target) const;
   Result<void> read_codes(std::int64_t first, std::int64_t rows, const ReadPart& read);
   void write_blocks(std::int64_t row, std::span<const std::uint8_t> codes, std::byte* target) const;
   void write_floats(std::int64_t row, std::span<const std::uint8_t> codes, std::byte* target) const;

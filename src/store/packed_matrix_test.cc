@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/f8_panels.h"
 #include "store/convert.h"
 #include "store/test_packed.h"
 
@@ -24,6 +25,7 @@ struct Stored {
   PackedMatrix matrix{};
   std::string file{};
 
+  Stored() = default;
   explicit Stored(const TestPacked& packed) {
     matrix.how = packed.how;
     matrix.rows = packed.rows;
@@ -117,6 +119,89 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{.packing = Packing::kPacked, .bits = 4, .group = 32}, "Q4_1"},
         Case{{.packing = Packing::kPacked, .bits = 8, .group = 0, .symmetric = true}, "Q8_0"},
         Case{{.packing = Packing::kPacked, .bits = 4, .group = 32, .ordered = true}, "F32"}));
+
+/// A matrix of FP8 with a scale for each block of outputs and inputs; 0: of all of them.
+Stored stored_f8(std::int64_t columns, std::int64_t block_rows, std::int64_t block_columns) {
+  constexpr std::int64_t kRows = 70;
+  Rng rng(6);
+  Stored stored;
+  stored.matrix.how = {
+      .packing = Packing::kScaled, .block_rows = block_rows, .block_columns = block_columns};
+  stored.matrix.rows = kRows;
+  stored.matrix.columns = columns;
+  for (std::int64_t i = 0; i < kRows * columns; ++i) {
+    stored.file += static_cast<char>(rng.below(127) | rng.below(2) << 7U);
+  }
+  stored.matrix.numbers.tensor = {.name = "weight",
+                                  .type = StoredType::kF8E4M3,
+                                  .shape = {kRows, columns},
+                                  .bytes = stored.file.size()};
+  const std::vector<std::int64_t> shape =
+      block_rows > 0 ? std::vector{(kRows + block_rows - 1) / block_rows,
+                                   (columns + block_columns - 1) / block_columns}
+                     : std::vector{kRows, std::int64_t{1}};
+  stored.matrix.scales.tensor = {.name = "weight_scale",
+                                 .type = StoredType::kF32,
+                                 .shape = shape,
+                                 .offset = stored.file.size(),
+                                 .bytes = static_cast<std::uint64_t>(shape[0] * shape[1]) * 4};
+  for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    const float scale = static_cast<float>(1 + rng.below(9999)) * 1e-5F;
+    stored.file.append(reinterpret_cast<const char*>(&scale), sizeof(scale));
+  }
+  return stored;
+}
+
+/// The scale of an element, by the definition.
+float f8_scale(const Stored& stored, std::int64_t row, std::int64_t column) {
+  const spec::Quantisation& how = stored.matrix.how;
+  const std::int64_t across = stored.matrix.scales.tensor.shape[1];
+  const std::int64_t at =
+      how.block_rows > 0 ? row / how.block_rows * across + column / how.block_columns : row;
+  float scale = 0.0F;
+  std::memcpy(
+      &scale, stored.file.data() + stored.matrix.scales.tensor.offset + at * 4, sizeof(scale));
+  return scale;
+}
+
+TEST(PackedMatrix, Fp8StaysWhatItIsWithItsScalesByRowAndByBlock) {
+  for (const auto& [rows, columns] : {std::pair{0, 0}, std::pair{32, 128}, std::pair{128, 256}}) {
+    const Stored stored = stored_f8(384, rows, columns);
+    ASSERT_EQ(rows_type(stored.matrix), StoredType::kF8Scaled);
+    EXPECT_EQ(stored_bytes(StoredType::kF8Scaled, 384), 3U * 132U);
+    for (const auto& [first, count] : {std::pair{0, 70}, std::pair{31, 3}}) {
+      const std::vector<float> values = stored.read(first, count);
+      for (std::int64_t i = 0; i < count * 384; ++i) {
+        const std::int64_t row = first + i / 384;
+        const auto code =
+            static_cast<std::uint8_t>(stored.file[static_cast<std::size_t>(row * 384 + i % 384)]);
+        ASSERT_EQ(values[static_cast<std::size_t>(i)],
+                  f8_scale(stored, row, i % 384) * spec::f32_of_e4m3(code))
+            << "row " << row << ", column " << i % 384 << ", blocks of " << rows;
+      }
+    }
+  }
+}
+
+TEST(PackedMatrix, Fp8IsDecodedWhereScalesAreOfNoWholeBlocks) {
+  EXPECT_EQ(rows_type(stored_f8(384, 32, 64).matrix), StoredType::kF32);
+  EXPECT_EQ(rows_type(stored_f8(320, 0, 0).matrix), StoredType::kF32);
+  Stored whole_numbers = stored_f8(384, 0, 0);
+  whole_numbers.matrix.numbers.tensor.type = StoredType::kI8;
+  EXPECT_EQ(rows_type(whole_numbers.matrix), StoredType::kF32);
+}
+
+TEST(PackedMatrix, WhatIsNoNumberInFp8IsNamed) {
+  Stored stored = stored_f8(256, 0, 0);
+  stored.file[256 * 3 + 130] = '\xFF';
+  Result<PackedRows> rows = PackedRows::open(stored.matrix, stored.reader());
+  ASSERT_TRUE(rows) << rows.error().message;
+  std::vector<std::byte> bytes(2 * stored_bytes(StoredType::kF8Scaled, 256));
+  EXPECT_TRUE(rows->read(0, 2, stored.reader(), bytes));
+  const Result<void> read = rows->read(2, 2, stored.reader(), bytes);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "tensor \"weight\": output 3, input 130 is not a number");
+}
 
 TEST(PackedMatrix, ScalesOfBlocksAreRoundedToFloat16) {
   Rng rng(9);

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gguf/gguf_model.h"
+#include "spec/f8_panels.h"
+
 namespace heddle::store {
 namespace {
 
@@ -59,7 +62,7 @@ constexpr std::array kPlain = {
 
 /// The shape of a type that GGUF alone has.
 std::optional<gguf::BlockShape> shape_of(StoredType type) {
-  const bool blocks = type >= StoredType::kBlocks;
+  const bool blocks = type >= StoredType::kBlocks && type != StoredType::kF8Scaled;
   return blocks ? gguf::find_block_shape(static_cast<std::uint32_t>(type) -
                                          static_cast<std::uint32_t>(StoredType::kBlocks))
                 : std::nullopt;
@@ -85,17 +88,34 @@ std::optional<gguf::BlockType> block_type_of(StoredType type) {
   return plain != kPlain.end() ? std::optional(plain->first) : std::nullopt;
 }
 
+spec::DType matrix_format(StoredType type) {
+  if (type == StoredType::kF8Scaled) {
+    return spec::DType::kF8;
+  }
+  const auto blocks = block_type_of(type);
+  return blocks ? gguf::matrix_format(*blocks) : spec::DType::kBf16;
+}
+
 std::string_view stored_type_name(StoredType type) {
+  if (type == StoredType::kF8Scaled) {
+    return spec::dtype_name(spec::DType::kF8);
+  }
   const auto shape = shape_of(type);
   return shape ? shape->name : row_of(type).name;
 }
 
 std::uint64_t stored_type_elements(StoredType type) {
+  if (type == StoredType::kF8Scaled) {
+    return static_cast<std::uint64_t>(spec::kF8Inputs);
+  }
   const auto shape = shape_of(type);
   return shape ? shape->elements : 1;
 }
 
 std::uint64_t stored_type_bits(StoredType type) {
+  if (type == StoredType::kF8Scaled) {
+    return static_cast<std::uint64_t>(spec::kF8Bytes) * 8;
+  }
   const auto shape = shape_of(type);
   return shape ? std::uint64_t{shape->bytes} * 8 : row_of(type).bits;
 }

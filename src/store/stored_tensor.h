@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "gguf/blocks.h"
+#include "spec/dtype.h"
 
 namespace heddle::store {
 
 /// How the elements of a tensor are stored: one by one, in types of safetensors, or in blocks of
-/// GGUF, which have values from kBlocks on (stored_type_of). Most can only be listed: what the
-/// image loader converts is in convert.h.
+/// GGUF, which have values from kBlocks on (stored_type_of), or as kF8Scaled. Most can only be
+/// listed: what the image loader converts is in convert.h.
 enum class StoredType : std::uint8_t {
   kBool,
   kF4,
@@ -37,12 +38,16 @@ enum class StoredType : std::uint8_t {
   kI64,
   kU64,
   kBlocks = 0x80,
+  kF8Scaled = 0xFF,  ///< Blocks of FP8 with scales (spec/f8_panels.h), which no file has so.
 };
 
 /// The type of blocks of GGUF; F32 and other plain numbers are the same in both.
 [[nodiscard]] StoredType stored_type_of(gguf::BlockType type);
 /// The reverse; nothing for a type that GGUF has not.
 [[nodiscard]] std::optional<gguf::BlockType> block_type_of(StoredType type);
+
+/// The type of blocks as an image has it, of what is stored so; kBf16 of all else.
+[[nodiscard]] spec::DType matrix_format(StoredType type);
 
 /// The name in the file: "BF16".
 [[nodiscard]] std::string_view stored_type_name(StoredType type);

@@ -21,6 +21,19 @@ TEST(StoredType, OfBlocksIsTheirs) {
   EXPECT_EQ(stored_bytes(StoredType::kBf16, 3), 6U);
 }
 
+TEST(StoredType, OfScaledFp8IsOfNoFile) {
+  EXPECT_EQ(block_type_of(StoredType::kF8Scaled), std::nullopt);
+  EXPECT_EQ(matrix_format(StoredType::kF8Scaled), spec::DType::kF8);
+  EXPECT_EQ(stored_type_name(StoredType::kF8Scaled), "FP8");
+  EXPECT_EQ(find_stored_type("FP8"), std::nullopt);
+}
+
+TEST(StoredType, IsAFormatOfMatricesWhereItIsBlocks) {
+  EXPECT_EQ(matrix_format(stored_type_of(gguf::BlockType::kQ4K)), spec::DType::kQ4K);
+  EXPECT_EQ(matrix_format(StoredType::kF8E4M3), spec::DType::kBf16);
+  EXPECT_EQ(matrix_format(StoredType::kF32), spec::DType::kBf16);
+}
+
 TEST(StoredType, OfSafetensorsHasAName) {
   EXPECT_EQ(find_stored_type("F8_E5M2"), StoredType::kF8E5M2);
   EXPECT_EQ(find_stored_type("Q4_K"), std::nullopt);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/tunables.h"
+#include "device/cuda/pinned_memory.h"
 
 namespace heddle::worker {
 
@@ -443,13 +444,30 @@ void Mapper::drop_kept_of(const Load& load, const ImagePart& part) {
   }
 }
 
-/// To where the pages are for good: the window shows them read only.
+/// To where the pages are for good: the window shows them read only. Pages that follow each other
+/// on both sides are one copy.
 void Mapper::enqueue_copy(const Load& load, const ImagePart& part) {
-  for_pieces(load.image, part, [this](const Share::Piece& piece) {
-    stream_->copy(device_.page_address(piece.target) + piece.offset,
-                  device_.host_page_address(piece.source) + piece.offset,
-                  piece.bytes);
+  const std::byte* const host = device_.host_page_address(PageId(0));
+  Run run;
+  for_pieces(load.image, part, [&](const Share::Piece& piece) {
+    std::byte* const to = device_.page_address(piece.target) + piece.offset;
+    const std::byte* const from = device_.host_page_address(piece.source) + piece.offset;
+    const bool goes_on = run.bytes > 0 && to == run.to + run.bytes &&
+                         from == run.from + run.bytes &&
+                         static_cast<std::uint64_t>(from - host) % device::kPinBytesMax != 0;
+    if (!goes_on) {
+      enqueue(run);
+      run = {.to = to, .from = from};
+    }
+    run.bytes += piece.bytes;
   });
+  enqueue(run);
+}
+
+void Mapper::enqueue(const Run& run) {
+  if (run.bytes > 0) {
+    stream_->copy(run.to, run.from, run.bytes);
+  }
 }
 
 // ---- On asynchronous devices ----

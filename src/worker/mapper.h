@@ -198,6 +198,13 @@ class Mapper {
   [[nodiscard]] std::size_t pages_at_once(const Load& load) const;
   void drop_kept_of(const Load& load, const ImagePart& part);
   void enqueue_copy(const Load& load, const ImagePart& part);
+  /// Bytes that lie together on both sides, and in one registration of the host's memory.
+  struct Run {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
+  };
+  void enqueue(const Run& run);
   template <class Each>
   void for_pieces(const Open& image, const ImagePart& part, const Each& each) const;
   void report();

@@ -406,6 +406,22 @@ TEST_F(GpuMapperTest, TheNextPieceIsEnqueuedBeforeOneIsWaitedFor) {
   }
 }
 
+TEST_F(GpuMapperTest, PagesThatFollowEachOtherAreOneCopy) {
+  Mapper mapper(*device_, 0, heard_.handlers());
+  Mapper::Open image = load();
+  std::ranges::reverse(image.pages);
+  std::swap(image.pages[40], image.pages[41]);  // A piece of two pages that do not.
+  const unsigned long before = driver_.calls("cuMemcpyAsync");
+  mapper.open(std::move(image));
+  heard_.wait_copied(kBytes);
+  heard_.wait_opened(1);
+  ASSERT_TRUE(heard_.all_opened());
+  EXPECT_EQ(driver_.calls("cuMemcpyAsync") - before, 31U + 2U) << "of 32 pieces";
+  for (const std::uint64_t page : {0U, 17U, 40U, 41U, 63U}) {
+    EXPECT_EQ(first_byte(page), std::byte(page + 1));
+  }
+}
+
 TEST_F(GpuMapperTest, NoCopyWaitsForAMapping) {
   Mapper mapper(*device_, 0, heard_.handlers());
   driver_.hold("cuMemMap");

@@ -16,7 +16,7 @@ import sys
 import gguf
 
 GROUP = 32
-BLOCK = [32, 64]  # Outputs and inputs of a scale of FP8.
+BLOCK = [32, 128]  # Outputs and inputs of a scale of FP8.
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # The outputs of eight places of a word.
 
 CONFIGS = {

@@ -125,6 +125,17 @@ def test_what_fails_or_is_missing_stops_no_other_and_is_named(lease):
     assert all(part["why"] for part in parts.values() if part["status"] == "skipped")
 
 
+def test_exchanges_are_timed_where_gpus_are_linked(bundle, lease, tmp_path):
+    alone = [row for row in rows_of(lease[0]) if row.get("what") == "all-reduce"]
+    assert [row["skipped"] for row in alone] == ["one GPU, or none that it reaches"]
+    status, said = run(bundle, tmp_path, "bench_exchange", HEDDLE_CUDA_EMULATOR="devices=4,memory=256MiB")
+    assert status == 0, said
+    timed = {row["what"]: row["us"] for row in rows_of(tmp_path) if row.get("what", "").startswith("all-reduce of")}
+    ways = [(2, "one shot"), (4, "one shot"), (4, "two shots"), (2, "through the host"), (4, "through the host")]
+    assert list(timed) == [f"all-reduce of {kib} KiB, {ranks} ranks, {way}" for ranks, way in ways for kib in (16, 256)]
+    assert all(us > 0 for us in timed.values())
+
+
 def test_what_hangs_is_ended_with_all_that_it_started(bundle, tmp_path):
     stand_in(bundle, "bin/gpu_guests", f"sleep 1000 & echo $! > {tmp_path}/child; echo it begins; wait")
     status, said = run(bundle, tmp_path / "out", "bench_guests", "bench_linear", "--limit", "2")

@@ -48,8 +48,22 @@ def test_four_bits_stay_four_and_eight_stay_eight(directories):
     sizes = {kind: stored_bytes(directories / kind) for kind in packed.CONFIGS}
     # The embedding and the head, 132 KiB together in bfloat16, were left as they are.
     assert sizes["compressed"] < sizes["awq"] < sizes["gptq8"] < 850, sizes
-    # Inputs in an order of their own, and FP8, are computed with as bfloat16.
-    assert sizes["gptq"] is None and sizes["fp8"] is None
+    assert sizes["gptq8"] * 0.95 < sizes["fp8"] < sizes["gptq8"], "a scale for 128 numbers, not for 32"
+    # Inputs in an order of their own are computed with as bfloat16.
+    assert sizes["gptq"] is None
+
+
+def test_fp8_says_what_its_numbers_say_in_bfloat16(directories):
+    rows = [f"  as-is: {{path: {directories / 'fp8'}}}\n",
+            f"  decoded: {{path: {directories / 'fp8'}, dtype: bfloat16}}\n"]
+    with heddle.Server(heddle.config(models=rows)) as server:
+        said = {}
+        for model in ("as-is", "decoded"):
+            body = {"model": model, "prompt": "12+34=", "max_tokens": 12, "logprobs": 5, "ignore_eos": True}
+            status, _, answer = server.call("/v1/completions", body)
+            assert status == 200, answer
+            said[model] = answer["choices"][0]["logprobs"]
+        assert said["as-is"] == said["decoded"]
 
 
 def test_what_is_not_built_in_is_said(directories, tmp_path):

@@ -17,7 +17,7 @@ fi
 root=$stage/heddle-gpu
 mkdir -p "$root"/{bin,lib,images,bench,tools,tests/integration,tests/soak}
 
-programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_guests bench/gpu_loop bench/gpu_model)
+programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_exchange bench/gpu_guests bench/gpu_loop bench/gpu_model)
 for program in "${programs[@]}"; do
   [ -x "$build/$program" ] || continue
   llvm-strip-19 -o "$root/bin/$(basename "$program")" "$build/$program"

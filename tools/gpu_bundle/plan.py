@@ -90,6 +90,7 @@ def numbers(of):
         of.bench("bench_ops", 90, "cuda_ops"),
         Part("bench_loop", 40, ["bin/gpu_loop", "--kernels", "all"], why_not=SLOW if of.small else ""),
         of.bench("bench_guests", 60, "gpu_guests"),
+        of.bench("bench_exchange", 60, "gpu_exchange"),
         profile(of),
     ]
 

@@ -1,6 +1,8 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
@@ -12,6 +14,9 @@ namespace {
 // Outputs that stay with one thread: a whole number of register tiles, and of cache lines of out;
 // and a panel of blocks.
 constexpr std::int64_t kGrain = 16;
+/// Outputs of FP8 that are unpacked at once: of more tokens the panel that kernels make of them.
+constexpr std::int64_t kUnpackedRowsOfMany = 48;
+constexpr std::int64_t kFewTokens = 32;
 
 LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t end) {
   const std::int64_t row_bytes = spec::row_bytes(args.weight.dtype, args.weight.shape[1]);
@@ -40,6 +45,9 @@ struct Packed {
 
 const LinearKernel& kernel_for(DType weights) {
   const SimdKernels& simd = simd_kernels();
+  if (weights == DType::kF8) {
+    return simd.linear_bf16;  // Of rows that are unpacked.
+  }
   if (spec::is_blocks(weights)) {
     return simd
         .linear_blocks[static_cast<std::size_t>(weights) - static_cast<std::size_t>(DType::kQ80)];
@@ -73,6 +81,34 @@ Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPoo
   return {.x = x, .scale = scale};
 }
 
+/// A product with FP8, `rows` outputs at a time: these become bfloat16, so that the sums are those
+/// of such weights to the bit, and stay in a cache meanwhile.
+void multiply_f8(LinearBlock block, std::int64_t rows) {
+  const std::int64_t inputs = block.inputs;
+  const auto unpacked =
+      std::make_unique_for_overwrite<std::uint16_t[]>(static_cast<std::size_t>(rows * inputs));
+  const std::byte* panel = block.weight;
+  const std::int64_t outputs = block.outputs;
+  const auto forth = [](const float*& values, std::int64_t by) {
+    values += values == nullptr ? 0 : by;
+  };
+  for (std::int64_t done = 0; done < outputs; done += rows) {
+    block.outputs = std::min(rows, outputs - done);
+    for (std::int64_t row = 0; row < block.outputs; row += spec::kPanelRows) {
+      simd_kernels().unpack_f8({.panel = panel,
+                                .inputs = inputs,
+                                .rows = std::min(spec::kPanelRows, block.outputs - row),
+                                .out = unpacked.get() + row * inputs});
+      panel += spec::kPanelRows * spec::row_bytes(DType::kF8, inputs);
+    }
+    block.weight = reinterpret_cast<const std::byte*>(unpacked.get());
+    simd_kernels().linear_bf16.multiply(block);
+    forth(block.bias, rows);
+    forth(block.residual, rows);
+    block.out += rows;
+  }
+}
+
 }  // namespace
 
 void linear_here(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
@@ -81,7 +117,11 @@ void linear_here(const LinearArgs& args, device::CpuStream& stream, device::Thre
     LinearBlock block = block_of(args, begin, end);
     block.packed = packed.x;
     block.x_scale = packed.scale;
-    kernel_for(args.weight.dtype).multiply(block);
+    if (args.weight.dtype == DType::kF8) {
+      multiply_f8(block, block.tokens > kFewTokens ? kUnpackedRowsOfMany : kGrain);
+    } else {
+      kernel_for(args.weight.dtype).multiply(block);
+    }
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 using PanelKernels = std::array<const char*, 3>;
 
 /// By PanelType.
-constexpr std::array<PanelKernels, 8> kPanelKernels = {
+constexpr std::array<PanelKernels, 9> kPanelKernels = {
     {{"heddle_panels_q80_8", "heddle_panels_q80_32", "heddle_panels_q80_many"},
      {"heddle_panels_q40_8", "heddle_panels_q40_32", "heddle_panels_q40_many"},
      {"heddle_panels_q41_8", "heddle_panels_q41_32", "heddle_panels_q41_many"},
@@ -26,7 +26,8 @@ constexpr std::array<PanelKernels, 8> kPanelKernels = {
      {"heddle_panels_q51_8", "heddle_panels_q51_32", "heddle_panels_q51_many"},
      {"heddle_panels_q4k_8", "heddle_panels_q4k_32", "heddle_panels_q4k_many"},
      {"heddle_panels_q5k_8", "heddle_panels_q5k_32", "heddle_panels_q5k_many"},
-     {"heddle_panels_q6k_8", "heddle_panels_q6k_32", "heddle_panels_q6k_many"}}};
+     {"heddle_panels_q6k_8", "heddle_panels_q6k_32", "heddle_panels_q6k_many"},
+     {"heddle_panels_f8_8", "heddle_panels_f8_32", "heddle_panels_f8_many"}}};
 constexpr PanelKernels kExpertKernels = {
     "heddle_experts_bf16_8", "heddle_experts_bf16_32", "heddle_experts_bf16_many"};
 
@@ -148,7 +149,7 @@ void multiply_panels(device::CudaStream& stream, const LinearArgs& args, const T
 }
 
 void linear_panels(device::CudaStream& stream, const LinearArgs& args) {
-  if (args.x.shape[0] <= kUnpackedTokens || !multiply_unpacked(stream, args)) {
+  if (args.x.shape[0] <= unpacked_tokens() || !multiply_unpacked(stream, args)) {
     multiply_panels(stream, args, {});
   }
 }
@@ -157,7 +158,7 @@ bool silu_panels(device::CudaStream& stream, const LinearSiluArgs& args) {
   const LinearArgs& product = args.linear;
   const std::int64_t tokens = product.x.shape[0];
   // Gates and ups of a block are whole panels.
-  if (tokens > kUnpackedTokens || product.weight.shape[0] / 2 % spec::kPanelRows != 0) {
+  if (tokens > unpacked_tokens() || product.weight.shape[0] / 2 % spec::kPanelRows != 0) {
     return false;
   }
   PanelParams params{.linear = panel_params(product), .experts = {}};

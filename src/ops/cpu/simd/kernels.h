@@ -53,6 +53,15 @@ struct LinearKernel {
   std::int64_t (*token_bytes)(std::int64_t inputs) = nullptr;
 };
 
+/// Sixteen rows of FP8 in a panel (spec/f8_panels.h), of which the first `rows` become bfloat16:
+/// each number times its scale, rounded to float and then to nearest.
+struct F8Panel {
+  const std::byte* panel = nullptr;
+  std::int64_t inputs = 0;  ///< A multiple of 128.
+  std::int64_t rows = 0;
+  std::uint16_t* out = nullptr;  ///< [rows, inputs]
+};
+
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
 constexpr std::int64_t kAttentionRowsMax = 64;
 constexpr std::int64_t kHeadDimMax = 256;
@@ -175,6 +184,7 @@ struct SimdKernels {
   LinearKernel linear_int8{};  ///< Tokens become numbers of fifteen bits and sign.
   /// Blocks, in the order of spec::DType from kQ80 on. Tokens become integers of eight bits.
   LinearKernel linear_blocks[9]{};
+  void (*unpack_f8)(const F8Panel& panel) = nullptr;
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   /// Positions that attention takes at once, from a multiple of as many on.

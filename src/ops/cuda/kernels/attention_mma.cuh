@@ -31,6 +31,7 @@ class MmaAttention {
 
   __device__ __forceinline__ void run() {
     const std::int32_t steps = (tile_.to - tile_.from + Shape::kStep - 1) / Shape::kStep;
+    place_rows();
     load_query();
     place_step(0, block_of(0));
     __syncthreads();
@@ -102,6 +103,14 @@ class MmaAttention {
         query_[k][i] = parts[i];
       }
     }
+  }
+
+  /// Which positions all rows of the warp attend to.
+  __device__ __forceinline__ void place_rows() {
+    const int top = row_warp() * 16;
+    const int bottom = min(top + 16, tile_.rows) - 1;
+    all_from_ = first_attended(params_, position_of(params_, tile_, bottom));
+    all_to_ = last_attended(tile_, position_of(params_, tile_, top));
   }
 
   /// Where the lane's rows of queries are; -1: there is none.
@@ -286,21 +295,38 @@ class MmaAttention {
     }
   }
 
+  /// Takes from the lane's row `half` the scores of positions that it does not attend to.
+  __device__ __forceinline__ void mask(int half,
+                                       std::int32_t first,
+                                       float (&scores)[kScoreTiles][4]) const {
+    const std::int32_t own = position_of(params_, tile_, row(half));
+    const std::int32_t begin = first_attended(params_, own);
+    const std::int32_t last = last_attended(tile_, own);
+#pragma unroll
+    for (int i = 0; i < kScoreTiles * 2; ++i) {
+      float& score = scores[i / 2][half * 2 + i % 2];
+      const std::int32_t position = first + i / 2 * 8 + 2 * t() + i % 2;
+      score = position >= begin && position <= last ? score : -INFINITY;
+    }
+  }
+
   /// Turns scores into weights and takes the sums so far to the new maximum. The first score of the
-  /// warp is of position `first`.
+  /// warp is of position `first`. Most steps are of positions that all rows attend to.
   __device__ __forceinline__ void weigh(std::int32_t first, float (&scores)[kScoreTiles][4]) {
+    const bool edge = first < all_from_ || first + Shape::kWarpStep - 1 > all_to_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t own = position_of(params_, tile_, row(half));
-      const std::int32_t begin = first_attended(params_, own);
-      const std::int32_t last = last_attended(tile_, own);
+#pragma unroll
+      for (int i = 0; i < kScoreTiles * 2; ++i) {
+        scores[i / 2][half * 2 + i % 2] *= params_.scale_log2;
+      }
+      if (edge) {
+        mask(half, first, scores);
+      }
       float max = max_[half];
 #pragma unroll
       for (int i = 0; i < kScoreTiles * 2; ++i) {
-        float& score = scores[i / 2][half * 2 + i % 2];
-        const std::int32_t position = first + i / 2 * 8 + 2 * t() + i % 2;
-        score = position >= begin && position <= last ? score * params_.scale_log2 : -INFINITY;
-        max = fmaxf(max, score);
+        max = fmaxf(max, scores[i / 2][half * 2 + i % 2]);
       }
       max = quad_max(max);
       const float base = max == -INFINITY ? 0.0F : max;  // No position of the row's so far.
@@ -428,6 +454,8 @@ class MmaAttention {
   uint4* queries_;        ///< [row warps, kDepth, lanes], if kQueryShared.
   std::int64_t* places_;  ///< [2, kStep]
   int warp_;
+  std::int32_t all_from_;  ///< Positions that all rows of the warp attend to: the first
+  std::int32_t all_to_;    ///< and the last.
   std::uint32_t query_[Shape::kQueryShared ? 1 : kDepth][4];
   float out_[kTiles][4] = {};  ///< Sums of values by weight.
   float max_[2] = {-INFINITY, -INFINITY};

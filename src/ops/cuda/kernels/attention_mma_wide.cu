@@ -11,18 +11,19 @@ __device__ __forceinline__ void attend_wide(const AttentionParams& params) {
 
 }  // namespace
 
-#define HEDDLE_ATTENTION(head_dim)                                            \
-  HEDDLE_KERNEL(heddle_attention_mma_wide_##head_dim, AttentionParams, 128) { \
-    attend_wide<head_dim>(params);                                            \
+/// `blocks_min`: as many as have room in a multiprocessor's registers.
+#define HEDDLE_ATTENTION(head_dim, blocks_min)                                                   \
+  HEDDLE_KERNEL_BLOCKS(heddle_attention_mma_wide_##head_dim, AttentionParams, 128, blocks_min) { \
+    attend_wide<head_dim>(params);                                                               \
   }
 
-HEDDLE_ATTENTION(32)
-HEDDLE_ATTENTION(64)
-HEDDLE_ATTENTION(96)
-HEDDLE_ATTENTION(128)
-HEDDLE_ATTENTION(160)
-HEDDLE_ATTENTION(192)
-HEDDLE_ATTENTION(224)
-HEDDLE_ATTENTION(256)
+HEDDLE_ATTENTION(32, 4)
+HEDDLE_ATTENTION(64, 3)
+HEDDLE_ATTENTION(96, 3)
+HEDDLE_ATTENTION(128, 2)
+HEDDLE_ATTENTION(160, 2)
+HEDDLE_ATTENTION(192, 2)
+HEDDLE_ATTENTION(224, 2)
+HEDDLE_ATTENTION(256, 2)
 
 }  // namespace heddle::ops::cuda

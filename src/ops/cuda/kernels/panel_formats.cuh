@@ -19,6 +19,44 @@ struct PanelScales {
   float second;
 };
 
+/// Begins to copy `bytes`, a multiple of 16, side by side.
+__device__ inline void copy_panel(std::byte* to, const std::byte* from, int bytes) {
+  for (int at = static_cast<int>(lane_index()) * 16; at < bytes; at += 32 * 16) {
+    copy_async(to + at, from + at, true);
+  }
+}
+
+/// Words of four inputs become the operands of both halves. `words` has word t of half h, of row r,
+/// in [r][h]; lanes of t < 2 begin with row g and the others with row g + 8, so that no two meet in
+/// a bank. `to_pairs` makes two pairs of bfloat16 of a word.
+template <class Read, class ToPairs>
+__device__ inline void make_operands(Read read, ToPairs to_pairs, std::uint32_t (&a)[2][4]) {
+  const int g = static_cast<int>(lane_index()) / 4;
+  const int t = static_cast<int>(lane_index()) % 4;
+  const int swapped = t / 2;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    std::uint32_t numbers[2];
+    read(g + (i ^ swapped) * 8, t, numbers);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t pairs[2];
+      to_pairs(numbers[half], pairs);
+      a[half][i] = pairs[0];
+      a[half][i + 2] = pairs[1];
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int pair = 0; pair < 4; pair += 2) {
+      const std::uint32_t before = a[half][pair];
+      a[half][pair] = swapped != 0 ? a[half][pair + 1] : before;
+      a[half][pair + 1] = swapped != 0 ? before : a[half][pair + 1];
+    }
+  }
+}
+
 /// kUpper, kLower: bits of a number. kMinimum: a block has minima. kSmall: bytes of small scales of
 /// a row, 0 where a block has 32 inputs and not 256. kOffset: what numbers are less than stored.
 template <int kUpper, int kLower, bool kMinima, int kSmall, int kOffset>
@@ -68,14 +106,13 @@ struct Panels {
 
   /// Begins to copy the `parts` parts of a step.
   __device__ void fetch(std::byte* stage, int step, int parts) const {
-    const int lane = static_cast<int>(lane_index());
     if constexpr (kSmall == 0) {
-      copy(stage, panel + static_cast<std::int64_t>(step) * kStepBytes, parts * kBlockBytes, lane);
+      copy_panel(stage, panel + static_cast<std::int64_t>(step) * kStepBytes, parts * kBlockBytes);
     } else {
       const std::byte* const block = panel + static_cast<std::int64_t>(step / 2) * kBlockBytes;
       constexpr int kQuants = kStepParts * kQuantBytes;
-      copy(stage, block, kHeadBytes, lane);
-      copy(stage + kHeadBytes, block + kHeadBytes + step % 2 * kQuants, kQuants, lane);
+      copy_panel(stage, block, kHeadBytes);
+      copy_panel(stage + kHeadBytes, block + kHeadBytes + step % 2 * kQuants, kQuants);
     }
   }
 
@@ -104,42 +141,14 @@ struct Panels {
 
   /// The operands of both halves.
   __device__ static void operands(const Place& at, std::uint32_t (&a)[2][4]) {
-    const int g = static_cast<int>(lane_index()) / 4;
-    const int t = static_cast<int>(lane_index()) % 4;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(at.quants);
-    // Lanes of t < 2 begin with row g and the others with row g + 8: no two meet in a bank.
-    const int swapped = t / 2;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = g + (i ^ swapped) * 8;
-      std::uint32_t numbers[2];
-      read(words, row, t, numbers);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        std::uint32_t pairs[2];
-        to_pairs(numbers[half], pairs);
-        a[half][i] = pairs[0];
-        a[half][i + 2] = pairs[1];
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      order(a[half][0], a[half][1], swapped != 0);
-      order(a[half][2], a[half][3], swapped != 0);
-    }
+    make_operands(
+        [words](int row, int t, std::uint32_t(&numbers)[2]) { read(words, row, t, numbers); },
+        [](std::uint32_t numbers, std::uint32_t(&pairs)[2]) { to_pairs(numbers, pairs); },
+        a);
   }
 
  private:
-  __device__ static void order(std::uint32_t& one, std::uint32_t& other, bool swapped) {
-    const std::uint32_t before = one;
-    one = swapped ? other : one;
-    other = swapped ? before : other;
-  }
-  __device__ static void copy(std::byte* to, const std::byte* from, int bytes, int lane) {
-    for (int at = lane * 16; at < bytes; at += 32 * 16) {
-      copy_async(to + at, from + at, true);
-    }
-  }
   __device__ static float half_at(const std::byte* halves, int row) {
     return from_f16(reinterpret_cast<const std::uint16_t*>(halves)[row]);
   }
@@ -197,6 +206,72 @@ using PanelsQ51 = Panels<1, 4, true, 0, 0>;
 using PanelsQ4K = Panels<0, 4, true, 12, 0>;
 using PanelsQ5K = Panels<1, 4, true, 12, 0>;
 using PanelsQ6K = Panels<2, 4, false, 16, 32>;
+
+/// FP8 (E4M3) with a float32 scale for each 128 inputs of a row (spec/f8_panels.h).
+struct PanelsF8 {
+  static constexpr int kRows = 16;
+  static constexpr int kHeadBytes = kRows * 4;
+  static constexpr int kQuantBytes = kRows * 32;  // Of a part.
+  static constexpr int kStepParts = 4;            // Those of a block.
+  static constexpr int kStepBytes = kHeadBytes + kStepParts * kQuantBytes;
+  static constexpr bool kScaled = true;
+  static constexpr bool kMinimum = false;
+  static constexpr bool kHalves = false;
+
+  const std::byte* panel;  ///< Of the outputs from `first` on, a multiple of kRows.
+
+  __device__ PanelsF8(const std::byte* weight, int /*outputs*/, int inputs, int first)
+      : panel(weight + static_cast<std::int64_t>(first / kRows) * (inputs / (32 * kStepParts)) *
+                           kStepBytes) {}
+
+  __device__ static int x_place(int half) {
+    return 16 * half + static_cast<int>(lane_index()) % 4 * 4;
+  }
+
+  struct Place {
+    const std::byte* head;
+    const std::byte* quants;
+  };
+  __device__ static Place place(const std::byte* stage, int /*step*/, int part) {
+    return {.head = stage, .quants = stage + kHeadBytes + part * kQuantBytes};
+  }
+  __device__ Place place(int part) const {
+    const std::byte* const block =
+        panel + static_cast<std::int64_t>(part / kStepParts) * kStepBytes;
+    return place(block, 0, part % kStepParts);
+  }
+
+  __device__ void fetch(std::byte* stage, int step, int /*parts*/) const {
+    copy_panel(stage, panel + static_cast<std::int64_t>(step) * kStepBytes, kStepBytes);
+  }
+
+  __device__ static PanelScales scales(const Place& at, int row) {
+    const float scale = reinterpret_cast<const float*>(at.head)[row];
+    return {.first = scale, .second = scale};
+  }
+
+  __device__ static void operands(const Place& at, std::uint32_t (&a)[2][4]) {
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(at.quants);
+    make_operands(
+        [words](int row, int t, std::uint32_t(&numbers)[2]) {
+          numbers[0] = words[16 * t + row];
+          numbers[1] = words[16 * (4 + t) + row];
+        },
+        [](std::uint32_t numbers, std::uint32_t(&pairs)[2]) {
+          pairs[0] = pair_of(select_bytes(numbers, 0, 0x1404U));  // Bytes 0 and 1, each behind 0.
+          pairs[1] = pair_of(select_bytes(numbers, 0, 0x3424U));
+        },
+        a);
+  }
+
+ private:
+  /// Of two E4M3, each in the upper half of a half. Exponent and mantissa move into place, and as
+  /// the exponent's bias is 127 there and 7 here, what they make is 2^120 too small. Exact.
+  __device__ static std::uint32_t pair_of(std::uint32_t codes) {
+    constexpr std::uint32_t kScale = 0x7b807b80U;  // 2^120
+    return multiply_bf16_pairs((codes & 0x80008000U) | (codes >> 4U & 0x07f007f0U), kScale);
+  }
+};
 
 /// Rows of bfloat16, of a multiple of eight inputs, that begin at multiples of 16 bytes. A lane
 /// copies what it takes itself.

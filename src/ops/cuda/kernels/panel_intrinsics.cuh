@@ -22,6 +22,14 @@ __device__ __forceinline__ std::uint32_t subtract_bf16_pairs(std::uint32_t a, st
   return difference;
 }
 
+/// a b of two pairs of bfloat16, each rounded once.
+__device__ __forceinline__ std::uint32_t multiply_bf16_pairs(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t kMinusZeros = 0x80008000U;
+  std::uint32_t product;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(kMinusZeros));
+  return product;
+}
+
 /// The value of float16 bits.
 __device__ __forceinline__ float from_f16(std::uint16_t bits) {
   float value;

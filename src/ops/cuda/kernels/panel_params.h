@@ -38,7 +38,7 @@ constexpr std::int64_t kPanelOutputs = 32;
 constexpr std::int64_t kPanelTokens = 64;
 
 /// What a matrix of panels is of: its place in the tables of kernels.
-enum class PanelType : std::int32_t { kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K };
+enum class PanelType : std::int32_t { kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kF8 };
 
 /// Of heddle_panel_rows, whose warps take turns at parts of 32 inputs: all rows of a matrix become
 /// bfloat16, one behind the other, sixteen of them by the blocks of one x; or, where `rows` is not

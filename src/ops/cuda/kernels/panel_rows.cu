@@ -111,5 +111,7 @@ HEDDLE_KERNEL(heddle_panel_rows,
       return take<PanelsQ5K>(params);
     case PanelType::kQ6K:
       return take<PanelsQ6K>(params);
+    case PanelType::kF8:
+      return take<PanelsF8>(params);
   }
 }

@@ -23,6 +23,12 @@ inline std::uint32_t subtract_bf16_pairs(std::uint32_t a, std::uint32_t b) {
   return to_bf16_pair(low, high);
 }
 
+inline std::uint32_t multiply_bf16_pairs(std::uint32_t a, std::uint32_t b) {
+  const float low = bits_float(a << 16U) * bits_float(b << 16U);
+  const float high = bits_float(a & 0xffff0000U) * bits_float(b & 0xffff0000U);
+  return to_bf16_pair(low, high);
+}
+
 inline float from_f16(std::uint16_t bits) {
   return bits_float(f32_bits_of_f16(bits));
 }
