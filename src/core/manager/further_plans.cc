@@ -121,7 +121,12 @@ Duration still_to_load(const State& state, const Spot& spot, ModelId id) {
   const ModelState& model = state.models.at(id);
   const HostId host = host_of(spot.id);
   const Duration measured = model.load_times.at(instance.from_host ? 1 : 0);
-  const Duration takes = measured > Duration{} ? measured : load_time(state, model, *spot.device);
+  const bool fetches = to_fetch(model, host) > 0;
+  const bool counted = fetches && state.networks.contains(host);
+  const Duration takes =
+      counted ? from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate)
+      : measured > Duration{} && !fetches ? measured
+                                          : load_time(state, model, *spot.device);
   return std::max(
       {takes - (state.now - instance.load_began), still_to_fetch(state, id, host), Duration{}});
 }

@@ -83,7 +83,7 @@ TEST(FurtherPlans, WhoWasNotTakenIsToldWithItsTime) {
   core.serve(kA);
   core.run(kA);
   const std::string text = describe_beside(core.state, kA, PlanKind::kQueue);
-  EXPECT_THAT(text, HasSubstr("; instead of activate on d1 (4.0 s: comes later)"));
+  EXPECT_THAT(text, HasSubstr("; instead of activate on d1 (4.00 s: comes later)"));
   const std::string other = describe_beside(core.state, kA, PlanKind::kActivate, kOther);
   EXPECT_THAT(other, HasSubstr("queue on d0 ("));
   EXPECT_THAT(other, HasSubstr("others wait there for as long as one more takes"));

@@ -11,18 +11,18 @@
 namespace heddle::core::manager {
 namespace {
 
-/// Whether it was said of the request that has waited longest when its first token comes.
+/// Whether it was said of a request that waits when its first token comes: of the oldest, and as a
+/// rule that is first in the queue.
 bool predicted(const State& state, const ModelState& model) {
-  const auto oldest = std::ranges::min_element(model.waiting, {}, [&](const auto& entry) {
-    return state.requests.at(entry.second).arrived;
+  return std::ranges::any_of(model.waiting, [&](const auto& entry) {
+    return state.requests.at(entry.second).predicted.has_value();
   });
-  return state.requests.at(oldest->second).predicted.has_value();
 }
 
 /// Loads the model where its requests would be answered so much sooner than by what is on its way.
 bool overtake(const Parts& core, ModelId id) {
   const State& state = core.state;
-  if (!state.options.planner.replicas || !state.models.at(id).wanted()) {
+  if (!state.options.planner.replicas || state.drain_deadline || !state.models.at(id).wanted()) {
     return false;
   }
   const std::optional<ReplicaPlace> place = sooner_elsewhere(state, id);
@@ -62,11 +62,11 @@ void attach(const Parts& core) {
   const State& state = core.state;
   each(state.index.attaching, [&](ModelId id) {
     const ModelState& model = state.models.at(id);
-    if (predicted(state, model)) {
-      return;
-    }
     const std::optional<policy::Plan> plan = attach_plan(state, id);
-    if (plan && load_known(model, state.devices.at(plan->where)) && !overtake(core, id)) {
+    // One that takes longer than it usually does comes nobody knows when.
+    const bool known =
+        plan && plan->load > Duration{} && load_known(model, state.devices.at(plan->where));
+    if (known && !predicted(state, model) && !overtake(core, id)) {
       predict(core, id, *plan);
     }
   });

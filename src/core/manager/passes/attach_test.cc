@@ -60,7 +60,9 @@ TEST(Attach, NothingIsSaidWhereNobodyKnowsOrNothingComes) {
   unknown.model(kA).load_times = {};
   Coming serves;
   serves.serve(kA);
-  for (Coming* core : {&unknown, &serves}) {
+  Coming overdue;
+  overdue.pass(1s);
+  for (Coming* core : {&unknown, &serves, &overdue}) {
     attach(core->parts);
     EXPECT_TRUE(core->decisions(DecisionKind::kWait).empty());
   }
@@ -70,6 +72,7 @@ TEST(Attach, NothingIsSaidWhereNobodyKnowsOrNothingComes) {
 struct Overtaken : FourHosts {
   Overtaken() {
     want(100ms);
+    state.options.planner.replicas = true;
     load(kA, at_host(1));
     wait(kA);
     model(kA).images[HostId(3)] = {.bytes = test::kImagePages * test::kPageBytes, .cached = true};
@@ -82,18 +85,22 @@ TEST(Attach, WhoWouldBeAnsweredMuchSoonerElsewhereIs) {
   overtake(core.parts);
   EXPECT_EQ(core.loads(), (Spots{{FourHosts::at_host(3), kA}}));
   EXPECT_THAT(core.decisions(DecisionKind::kLoad).at(0).why,
-              HasSubstr("instead of attach on h1 (8.0 s"));
+              HasSubstr("instead of attach on h1 (8.00 s"));
   core.commands.clear();
   overtake(core.parts);
   EXPECT_TRUE(core.loads().empty()) << "that is on its way";
 }
 
-TEST(Attach, AModelThatHasOneInstanceOnlyWaits) {
-  Overtaken core;
-  core.state.options.planner.replicas = false;
-  overtake(core.parts);
-  attach(core.parts);
-  EXPECT_TRUE(core.loads().empty());
+TEST(Attach, NothingIsAddedWhereModelsHaveOneInstanceNorWhileTheServerShutsDown) {
+  Overtaken one;
+  one.state.options.planner.replicas = false;
+  Overtaken ending;
+  ending.state.drain_deadline = ending.state.now + 1s;
+  for (Overtaken* core : {&one, &ending}) {
+    overtake(core->parts);
+    attach(core->parts);
+    EXPECT_TRUE(core->loads().empty());
+  }
 }
 
 }  // namespace
