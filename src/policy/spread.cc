@@ -33,4 +33,8 @@ std::int64_t unborne(std::span<const InstanceLoad> instances,
   return all == 0 ? 0 : std::max<std::int64_t>({0, late - coming * batch, in_system - all * batch});
 }
 
+bool pays_beside(Duration waited_for, Duration more, Duration load, double lost) {
+  return to_seconds(waited_for - more - load) > lost;
+}
+
 }  // namespace heddle::policy

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/time.h"
+
 /// How the requests of a model are spread over its instances, and when these are too few.
 namespace heddle::policy {
 
@@ -31,5 +33,9 @@ struct InstanceLoad {
 [[nodiscard]] std::int64_t unborne(std::span<const InstanceLoad> instances,
                                    std::int64_t in_system,
                                    std::int64_t batch);
+
+/// Whether one instance more is worth its load [s] beside one that requests wait for: it answers
+/// them so much sooner that this exceeds the load and what is `lost` for it [s].
+[[nodiscard]] bool pays_beside(Duration waited_for, Duration more, Duration load, double lost);
 
 }  // namespace heddle::policy

@@ -7,6 +7,8 @@
 namespace heddle::policy {
 namespace {
 
+using namespace std::chrono_literals;
+
 using Loads = std::vector<InstanceLoad>;
 
 constexpr std::int64_t kBatch = 4;
@@ -66,6 +68,12 @@ TEST(Spreading, SoDoRequestsThatAreMoreThanAllShouldBear) {
   EXPECT_EQ(unborne(Loads{serving(6)}, 6, kBatch), 2);
   EXPECT_EQ(unborne(Loads{serving(4), serving(4)}, 8, kBatch), 0);
   EXPECT_EQ(unborne(Loads{serving(4), serving(4)}, 9, kBatch), 1);
+}
+
+TEST(Spread, OneMoreIsWorthItsLoadWhereItComesSoonerByMoreThanThatAndWhatIsLost) {
+  EXPECT_TRUE(pays_beside(30s, 1s, 1s, 0));
+  EXPECT_FALSE(pays_beside(1600ms, 1400ms, 1400ms, 0)) << "in time or not, it is no sooner";
+  EXPECT_FALSE(pays_beside(30s, 1s, 1s, 28)) << "others lose as much";
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ def test_a_model_with_much_load_gets_a_second_device():
             wait_for(lambda: sum(d["pages"]["kv_own"]["held"] > 0 for d in server.call("/api/devices")[2]["devices"]) == 2)
         (added,) = decisions(server, "add")
         assert added["model"] == "adder" and "a device should bear 2" in added["why"]
+        assert "instead of queue on cpu" in added["why"]
 
 
 def test_history_outlives_the_server(tmp_path):

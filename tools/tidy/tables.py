@@ -99,6 +99,7 @@ TESTED_BY = {
     "cluster/file_registry.cc": "cluster/contract_test.cc",
     "cluster/reaper.cc": "cluster/contract_test.cc",
     "cluster/registry.cc": "cluster/contract_test.cc",
+    "manager/guest_hosts.cc": "core/manager/passes/weave_test.cc",
     "cluster/servers.cc": "cluster/contract_test.cc",
     "cluster/stream_watch.cc": "cluster/contract_test.cc",
     "base/self_process.cc": "agent/worker_process_test.cc",

@@ -41,6 +41,11 @@ bool serves(const ModelState& model) {
                              [](const Spot& spot) { return spot.instance->is<Serving>(); });
 }
 
+bool comes(const ModelState& model) {
+  return std::ranges::any_of(model.spots,
+                             [](const Spot& spot) { return spot.instance->is<Loading>(); });
+}
+
 /// Whether this form of a model is claimed for, on its way to a device, or serves on one.
 bool form_under_way(const State& state, const ModelState& form) {
   return form.claim || !form.plans.empty() ||
@@ -68,6 +73,7 @@ Listed lists_of(const State& state, const ModelState& model) {
           .claiming = model.claim.has_value(),
           .unplaced = model.wanted() && !any_form(state, model, under_way),
           .sendable = waits && (model.unsaid > 0 || any_form(state, model, serves)),
+          .attaching = waits && comes(model) && !any_form(state, model, serves),
           .in_stages = std::ranges::any_of(model.cuts,
                                            [&](ModelId cut) {
                                              const auto found = state.models.find(cut);
@@ -88,6 +94,7 @@ void put(Index& index, ModelId id, ModelState& model, const Listed& lists) {
   put(index.claiming, id, lists.claiming, listed.claiming);
   put(index.unplaced, id, lists.unplaced, listed.unplaced);
   put(index.sendable, id, lists.sendable, listed.sendable);
+  put(index.attaching, id, lists.attaching, listed.attaching);
   put(index.in_stages, id, lists.in_stages, listed.in_stages);
   put(index.doubled, id, lists.doubled, listed.doubled);
   put(index.led, id, lists.led, listed.led);
@@ -384,6 +391,7 @@ void check_model(const State& state, ModelId id, const ModelState& model) {
   HEDDLE_CHECK(index.claiming.contains(id) == model.listed.claiming);
   HEDDLE_CHECK(index.unplaced.contains(id) == model.listed.unplaced);
   HEDDLE_CHECK(index.sendable.contains(id) == model.listed.sendable);
+  HEDDLE_CHECK(index.attaching.contains(id) == model.listed.attaching);
   HEDDLE_CHECK(index.in_stages.contains(id) == model.listed.in_stages);
   HEDDLE_CHECK(index.doubled.contains(id) == model.listed.doubled);
   HEDDLE_CHECK(index.led.contains(id) == model.listed.led);

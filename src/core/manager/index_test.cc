@@ -67,6 +67,21 @@ TEST(Index, RequestsAreSendableUntilTheyWereToldToWaitAndWhileTheirModelServes) 
   EXPECT_FALSE(sendable());
 }
 
+TEST(Index, AModelIsAttachedToWhileItsWeightsComeAndItServesNowhere) {
+  TestState core(2);
+  const auto attaching = [&] { return core.state.index.attaching.contains(kA); };
+  core.load(kA);
+  EXPECT_FALSE(attaching());
+  const RequestId id = core.wait(kA);
+  EXPECT_TRUE(attaching());
+  core.serve(kA, kOther);
+  EXPECT_FALSE(attaching());
+  core.residency.forget(kOther, kA);
+  EXPECT_TRUE(attaching());
+  core.queues.cancel(id);
+  EXPECT_FALSE(attaching());
+}
+
 TEST(Index, AGroupIsStirredByWhatHappensToItsDevices) {
   TestState core(2);
   core.add_group();

@@ -187,6 +187,7 @@ void Core::schedule() {
   tickets_.answer();  // Before another model takes the place of one that has just come.
   claims_.advance();
   place(parts_);
+  attach(parts_);
   recall(parts_);
   weave(parts_);
   share_kv(parts_);
@@ -213,6 +214,7 @@ void Core::look_ahead() {
     if (planner.replicas) {
       spread(parts_);
       scale(parts_);
+      overtake(parts_);
     }
     if (planner.pressure && state_.now >= balance_at_) {
       balance_at_ = state_.now + kBalance * planner.period;

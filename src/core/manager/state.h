@@ -92,6 +92,7 @@ struct Listed {
   bool claiming = false;
   bool unplaced = false;
   bool sendable = false;
+  bool attaching = false;
   bool in_stages = false;
   bool doubled = false;
   bool led = false;
@@ -424,6 +425,8 @@ struct Index {
   std::set<ModelId> led{};        ///< Of which a device may lead, or leads, a group.
   /// For which requests wait, some of which were not told so, or which serve in some form.
   std::set<ModelId> sendable{};
+  /// For which requests wait, and whose weights are on their way; they serve in no form yet.
+  std::set<ModelId> attaching{};
 
   // ---- Devices ----
   std::set<DeviceId> leaving{};  ///< That are up and to go.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/manager/further_plans.h"
 #include "core/manager/groups.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
@@ -87,11 +88,13 @@ void relieve(const Parts& core, const DeviceState& device) {
     core.out.wake_by(state.now + policy::until_paid(cost, shortage.waited, shortage.sequences));
     return;
   }
-  if (core.loads.replica(found->first,
-                         *place,
-                         LoadReason::kPressure,
-                         std::to_string(shortage.sequences) + " of the requests at " +
-                             device.config.name + " wait for memory")) {
+  if (core.loads.replica(
+          found->first,
+          *place,
+          LoadReason::kPressure,
+          std::to_string(shortage.sequences) + " of the requests at " + device.config.name +
+              " wait for memory" +
+              describe_beside(state, found->first, policy::PlanKind::kActivate, place->device))) {
     core.shortages.pay(device.config.id, cost);
   }
 }

@@ -46,6 +46,13 @@ void dispatch(const Parts& core);
 /// Finds places for the models that requests or operators wait for, the longest wait first.
 void place(const Parts& core);
 
+/// Says when requests have their first tokens that wait for weights on their way, which nobody
+/// began for them.
+void attach(const Parts& core);
+/// Loads models elsewhere whose requests wait for weights on their way, and would be answered so
+/// much sooner that this is worth the load.
+void overtake(const Parts& core);
+
 /// Has devices lend memory to KV of models elsewhere that lack it, and recalls what a device wants
 /// itself (WEAVER; docs/contracts/guests.md).
 void weave(const Parts& core);

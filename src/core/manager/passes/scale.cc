@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/manager/further_plans.h"
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
@@ -27,11 +28,17 @@ void add_for_load(const Parts& core, ModelId id, double load) {
   }
   const std::optional<ReplicaPlace> place = place_for_one_more(core.state, id);
   if (place && place->lost <= load * to_seconds(place->load_takes)) {
-    add_replica(core,
-                id,
-                *place,
-                number(load) + " requests at once on average, where a device should bear " +
-                    std::to_string(core.state.models.at(id).config.batch));
+    add_replica(
+        core,
+        id,
+        *place,
+        number(load) + " requests at once on average, where a device should bear " +
+            std::to_string(core.state.models.at(id).config.batch) +
+            describe_beside(core.state,
+                            id,
+                            core.state.models.at(id).sharded() ? policy::PlanKind::kGroup
+                                                               : policy::PlanKind::kActivate,
+                            place->device));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/manager/further_plans.h"
 #include "core/manager/models.h"
 #include "core/manager/passes/passes.h"
 #include "core/manager/replicas.h"
@@ -74,7 +75,12 @@ void add_instance(const Parts& core, ModelId id) {
                   *place,
                   std::to_string(model.unborne.requests) +
                       " requests are more than its instances bear, where a device should bear " +
-                      std::to_string(model.config.batch))) {
+                      std::to_string(model.config.batch) +
+                      describe_beside(
+                          core.state,
+                          id,
+                          model.sharded() ? policy::PlanKind::kGroup : policy::PlanKind::kActivate,
+                          place->device))) {
     core.shortages.pay_unborne(id, cost);
   }
 }
