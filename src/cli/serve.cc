@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/units.h"
+#include "batches/book.h"
 #include "cli/listening.h"
 #include "cli/process.h"
 #include "cli/terminal.h"
@@ -188,6 +189,20 @@ std::function<void(const std::vector<spec::KeyUsage>&)> usage_keeper(
   };
 }
 
+/// The files and batches of clients; null where there is no folder for them, or it cannot be had.
+std::shared_ptr<batches::Book> open_batches(const config::Config& config) {
+  if (config.data_dir.empty()) {
+    return nullptr;
+  }
+  Result<std::unique_ptr<batches::Book>> book =
+      batches::Book::open(config.data_dir + "/batches", {.bytes = config.batches.disk});
+  if (!book) {
+    log::warning("there are no batches", {{"why", book.error().message}});
+    return nullptr;
+  }
+  return std::move(*book);
+}
+
 /// The parts of a running server. Loop thread.
 class Server final : public Service {
  public:
@@ -222,7 +237,8 @@ class Server final : public Service {
          .version = version_text(),
          .now = steady_now,
          .keep_usage = usage_keeper(usage),
-         .past_usage = past_usage(usage)});
+         .past_usage = past_usage(usage),
+         .batches = open_batches(config_)});
     if (!gateway) {
       return gateway.error();
     }

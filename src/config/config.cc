@@ -14,6 +14,7 @@
 #include "config/engine_declare.h"
 #include "config/fallback.h"
 #include "config/macros.h"
+#include "config/peers.h"
 #include "config/reader.h"
 #include "config/tracing.h"
 
@@ -283,6 +284,7 @@ Result<Config> read_config(Node root,
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
   complete_engines(config, settings, engines, diagnosis);
+  check_peers(config, diagnosis);
   check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config, engines == EnginePlaces::kByHost)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);

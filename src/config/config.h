@@ -203,6 +203,29 @@ struct Limits {
   Duration stall_timeout = 30s;      ///< A client that takes none of its answer.
 };
 
+/// A server elsewhere that has models of its own: another server of the API, or a hosted one.
+struct PeerConfig {
+  std::string name{};
+  HttpAddress address{};  ///< Of its base URL.
+  std::string api_key{};  ///< That opens it; empty: none is sent.
+  std::string ca{};       ///< PEM file of who vouches for it; empty: whom the system trusts.
+  std::vector<std::string> models{};  ///< That requests may name.
+  RequestFilters filters{};
+  Duration connect_timeout = 30s;
+  Duration tls_timeout = 10s;
+  Duration response_timeout{};  ///< To the head of an answer; 0: no limit of its own.
+  friend bool operator==(const PeerConfig&, const PeerConfig&) = default;
+};
+
+/// What batches may take.
+struct BatchesConfig {
+  std::uint64_t disk = std::uint64_t{1} << 30U;  ///< Of all files of clients [bytes].
+  std::int64_t at_once = 8;                      ///< Lines that run at once.
+  /// A model comes for a line only where nobody has used what is there for so long.
+  Duration quiet = 10s;
+  friend bool operator==(const BatchesConfig&, const BatchesConfig&) = default;
+};
+
 /// A process of a cluster that others connect to.
 struct ClusterMember {
   std::string name{};
@@ -248,11 +271,13 @@ struct Config {
   HostConfig host{};
   std::vector<DeviceConfig> devices{};  ///< Never empty.
   std::vector<ModelConfig> models{};    ///< In the order of the file.
+  std::vector<PeerConfig> peers{};      ///< In the order of the file.
   std::vector<GroupConfig> groups{};
   std::optional<ClusterConfig> cluster{};  ///< None: this process is alone.
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
   PlannerConfig planner{};
   Limits limits{};
+  BatchesConfig batches{};
   TracingConfig tracing{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;

@@ -37,6 +37,7 @@ models:
     concurrencyLimit: 3
     unlisted: true
 limits: {body: 1MiB, queue: 7, request_timeout: 90s}
+batches: {disk: 3GiB, at_once: 4, quiet: 1m}
 planner: {policy: reactive, prewarm: true, window: 1m, period: 250ms, drain_after: 3s, kv: static}
 logLevel: warn
 logFormat: json
@@ -100,6 +101,7 @@ TEST(Config, ReadsAWholeFile) {
   EXPECT_EQ(adder.slo.ttft, 0s) << "derived";
   EXPECT_EQ(config->limits.queue, 7);
   EXPECT_EQ(config->limits.request_timeout, 90s);
+  EXPECT_EQ(config->batches, (BatchesConfig{.disk = 3ULL << 30U, .at_once = 4, .quiet = 1min}));
   EXPECT_EQ(config->log_level, log::Level::kWarning);
   EXPECT_EQ(config->log_format, log::Format::kJson);
   EXPECT_EQ(config->data_dir, "/etc/heddle/data");

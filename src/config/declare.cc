@@ -9,6 +9,7 @@
 
 #include "config/access.h"
 #include "config/cluster.h"
+#include "config/peers.h"
 #include "config/tracing.h"
 #include "spec/json_writer.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int kCoresMax = 4096;
 constexpr std::int64_t kMostStepTokens = 16384;
+constexpr std::int64_t kBatchLinesMost = 256;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
 constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
 
@@ -60,6 +62,18 @@ void declare(Fields& f, Limits& limits) {
              limits.header_timeout);
   f.duration({"stall_timeout", "How long a client may take none of its answer."},
              limits.stall_timeout);
+}
+
+void declare(Fields& f, BatchesConfig& batches) {
+  f.bytes({"disk", "What files of batches may have in dataDir, those of all clients together."},
+          batches.disk);
+  f.integer({"at_once", "Lines of batches that run at once."},
+            {.least = 1, .most = kBatchLinesMost},
+            batches.at_once);
+  f.duration({"quiet",
+              "A model is loaded for a batch only where nobody has used the models of a device for "
+              "so long."},
+             batches.quiet);
 }
 
 /// "45%" as 45.
@@ -534,8 +548,11 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
                      declare(item, settings, model);
                      config.models.push_back(std::move(model));
                    });
+  declare_peers(f, config);
   f.section({"limits", "What clients may do at most."},
             [&](Fields& item) { declare(item, config.limits); });
+  f.section({"batches", "Requests that are answered when nobody else needs the devices."},
+            [&](Fields& item) { declare(item, config.batches); });
   f.section({"planner", "How it is decided what runs where and when."},
             [&](Fields& item) { declare(item, config.planner); });
   declare_cluster(f, config);
@@ -548,7 +565,6 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
   declare_swapping(f, config, settings);
   f.ignore({"selectors",
             "profiles",
-            "peers",
             "upstream",
             "store",
             "captureBuffer",

@@ -66,28 +66,7 @@ void protect_model(Fields& f, std::string_view key, Values& values) {
 }
 
 void declare_filters(Fields& f, RequestFilters& filters, ModelConfig& model) {
-  std::vector<std::string> strip;
-  f.texts({"strip_params", "Older name of stripParams."}, strip);
-  f.texts({"stripParams", "Keys to leave out of requests; a list, or separated by commas."}, strip);
-  for (const std::string& text : strip) {
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      const std::size_t first = text.find_first_not_of(" \t", begin);
-      const std::size_t last = text.find_last_not_of(" \t", end == 0 ? 0 : end - 1);
-      if (first < end && last != std::string::npos && last >= first) {
-        filters.strip_params.push_back(text.substr(first, last - first + 1));
-      }
-      begin = end + 1;
-    }
-  }
-  std::sort(filters.strip_params.begin(), filters.strip_params.end());
-  filters.strip_params.erase(std::unique(filters.strip_params.begin(), filters.strip_params.end()),
-                             filters.strip_params.end());
-  if (std::erase(filters.strip_params, "model") > 0) {
-    f.warn("stripParams", "\"model\" is never left out");
-  }
-  f.values({"setParams", "Keys to set in requests, with their values."}, filters.set_params);
-  protect_model(f, "setParams", filters.set_params);
+  declare_body_filters(f, filters);
   Values by_id;
   f.values({"setParamsByID",
             "Likewise for requests that name the model so; the names become aliases of it."},
@@ -317,6 +296,31 @@ void declare_devices(Fields& f, EngineConfig& engine) {
 
 std::span<const std::string_view> native_keys() {
   return kNativeKeys;
+}
+
+void declare_body_filters(Fields& f, RequestFilters& filters) {
+  std::vector<std::string> strip;
+  f.texts({"strip_params", "Older name of stripParams."}, strip);
+  f.texts({"stripParams", "Keys to leave out of requests; a list, or separated by commas."}, strip);
+  for (const std::string& text : strip) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      const std::size_t first = text.find_first_not_of(" \t", begin);
+      const std::size_t last = text.find_last_not_of(" \t", end == 0 ? 0 : end - 1);
+      if (first < end && last != std::string::npos && last >= first) {
+        filters.strip_params.push_back(text.substr(first, last - first + 1));
+      }
+      begin = end + 1;
+    }
+  }
+  std::sort(filters.strip_params.begin(), filters.strip_params.end());
+  filters.strip_params.erase(std::unique(filters.strip_params.begin(), filters.strip_params.end()),
+                             filters.strip_params.end());
+  if (std::erase(filters.strip_params, "model") > 0) {
+    f.warn("stripParams", "\"model\" is never left out");
+  }
+  f.values({"setParams", "Keys to set in requests, with their values."}, filters.set_params);
+  protect_model(f, "setParams", filters.set_params);
 }
 
 void declare_engine_defaults(Fields& f, SwapSettings& settings) {

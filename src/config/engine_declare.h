@@ -31,6 +31,8 @@ struct SwapSettings {
 void declare_engine_defaults(Fields& f, SwapSettings& settings);
 /// Those that name models: groups, matrix, routing, hooks.
 void declare_swapping(Fields& f, Config& config, SwapSettings& settings);
+/// The keys that change bodies of requests, whatever model they name.
+void declare_body_filters(Fields& f, RequestFilters& filters);
 /// The keys of a model that an engine serves. Sets ModelConfig::engine where there is one.
 void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model);
 

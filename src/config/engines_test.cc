@@ -378,7 +378,6 @@ ui: {activity: {session_id: [X]}}
 upstream: {ignorePaths: ['.*']}
 profiles: {coding: {pins: {a: b}}}
 selectors: {s: {strategy: warm, targets: [a]}}
-peers: {p: {proxy: "http://x", models: [m]}}
 models:
   a:
     cmd: x ${PORT}
@@ -387,7 +386,7 @@ models:
     timeouts: {connect: 3}
 )");
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->warnings.size(), 14U);
+  EXPECT_EQ(config->warnings.size(), 13U);
   EXPECT_THAT(config->warnings,
               Contains("/etc/heddle/heddle.yaml, line 10: profiles: is known from llama-swap and "
                        "not supported"));

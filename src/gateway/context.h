@@ -16,11 +16,14 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "gateway/batch_runner.h"
 #include "gateway/catalog.h"
+#include "gateway/client_watch.h"
 #include "gateway/device_history.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
+#include "gateway/peers.h"
 #include "gateway/quotas.h"
 #include "gateway/request_traces.h"
 #include "gateway/response_store.h"
@@ -41,6 +44,7 @@ struct Context {
   TextPool& pool;
   GrammarTrials& grammars;
   Catalog catalog;
+  Peers peers{};
   RequestTraces traces;
   GatewayMetrics metrics;
   config::Limits limits;
@@ -56,9 +60,11 @@ struct Context {
   std::unique_ptr<UpstreamPool> upstream;  ///< To external engines.
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   RunningRequests live{};
+  ClientWatch clients{};
   ResponseStore responses{ResponseStore::Limits{}};
   Quotas quotas{};
   UsageLog usage{};
+  std::unique_ptr<BatchRunner> batches{};     ///< Null: there are none here.
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
   DeviceHistory device_history{};             ///< For the page.

@@ -21,11 +21,13 @@ struct BodyFacts {
 /// kInvalidArgument for what is neither.
 Result<BodyFacts> read_facts(const HttpRequest& request);
 
-/// The body as it goes to the engine of a model that the client called `name`: without what the
-/// filters strip, with what they set, and with the name that the engine knows. All other bytes stay
-/// as they were. Forms get the name only. Of a body that read_facts() has read.
+/// The body as it goes to who serves a model that the client called `name`: without what the
+/// filters strip, with what they set, and with the name that the model is `served` by, where that
+/// is not empty. All other bytes stay as they were. Forms get the name only. Of a body that
+/// read_facts() has read.
 [[nodiscard]] std::string filtered_body(const HttpRequest& request,
-                                        const config::EngineConfig& engine,
+                                        const config::RequestFilters& filters,
+                                        const std::string& served,
                                         const std::string& name);
 
 }  // namespace heddle::gateway

@@ -47,8 +47,8 @@ TEST(ForwardBody, ReadsWhatFormsSay) {
 
 TEST(ForwardBody, StaysAsItIsWithoutFilters) {
   const std::string body = " {\"model\" : \"x\",\n\t\"temperature\":1e0 }\n";
-  EXPECT_EQ(filtered_body(json_request(body), {}, "x"), body);
-  EXPECT_EQ(filtered_body(form_request(kForm), {}, "org/ear"), kForm);
+  EXPECT_EQ(filtered_body(json_request(body), {}, "", "x"), body);
+  EXPECT_EQ(filtered_body(form_request(kForm), {}, "", "org/ear"), kForm);
 }
 
 TEST(ForwardBody, IsFiltered) {
@@ -58,9 +58,9 @@ TEST(ForwardBody, IsFiltered) {
   engine.filters.set_params = {{"top_k", "5"}, {"seed", "1"}};
   engine.filters.set_params_by_id = {{"x:high", {{"reasoning_effort", "\"high\""}, {"seed", "2"}}}};
   const std::string body = R"({"model": "x", "temperature": 1, "stop": ["temperature"],"top_k":9})";
-  EXPECT_EQ(filtered_body(json_request(body), engine, "x"),
+  EXPECT_EQ(filtered_body(json_request(body), engine.filters, engine.served_name, "x"),
             R"({"model": "served \"name\"", "stop": ["temperature"],"top_k":5,"seed":1})");
-  EXPECT_EQ(filtered_body(json_request(body), engine, "x:high"),
+  EXPECT_EQ(filtered_body(json_request(body), engine.filters, engine.served_name, "x:high"),
             R"({"model": "served \"name\"", "stop": ["temperature"],"top_k":5,)"
             R"("reasoning_effort":"high","seed":2})");
 }
@@ -68,7 +68,9 @@ TEST(ForwardBody, IsFiltered) {
 TEST(ForwardBody, TheModelIsNeverStripped) {
   config::EngineConfig engine;
   engine.filters.strip_params = {"model", "x"};
-  EXPECT_EQ(filtered_body(json_request(R"({"model":"m","x":1})"), engine, "m"), R"({"model":"m"})");
+  EXPECT_EQ(filtered_body(
+                json_request(R"({"model":"m","x":1})"), engine.filters, engine.served_name, "m"),
+            R"({"model":"m"})");
 }
 
 TEST(ForwardBody, FormsGetTheNameThatTheEngineKnows) {
@@ -76,7 +78,8 @@ TEST(ForwardBody, FormsGetTheNameThatTheEngineKnows) {
   engine.served_name = "whisper";
   std::string expected = kForm;
   expected.replace(expected.find("org/ear"), 7, "whisper");
-  EXPECT_EQ(filtered_body(form_request(kForm), engine, "org/ear"), expected);
+  EXPECT_EQ(filtered_body(form_request(kForm), engine.filters, engine.served_name, "org/ear"),
+            expected);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "core/background.h"
 
 namespace heddle::gateway {
 
@@ -30,6 +31,10 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
   request_->priority = job.priority;
   request_->times.arrived = context_->now();
   request_->deadline = request_->times.arrived + context_->limits.request_timeout;
+  if (context_->clients.watched() && !core::is_background(job.priority)) {
+    context_->clients.came(model_->id,
+                           std::shared_ptr<const core::RequestTimes>(request_, &request_->times));
+  }
   context_->live.push_back(*inbox_);
   RequestTrace trace{.tenant = asker_.tenant,
                      .request_id = request_id,

@@ -283,15 +283,8 @@ StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
   const bool events = theirs.is_event_stream();
   StreamHead head{.status = theirs.status,
                   .reason = theirs.reason,
-                  .headers = std::exchange(theirs.headers, {}),
+                  .headers = passed_on(std::exchange(theirs.headers, {})),
                   .length = theirs.length};
-  std::erase_if(head.headers, [](const auto& field) {
-    constexpr std::string_view kCors = "access-control-";
-    return is_same_field(field.first,
-                         "x-request-id") ||  // It has ours.
-                                             // Who may read it is said by this server alone.
-           is_same_field(std::string_view(field.first).substr(0, kCors.size()), kCors);
-  });
   if (events && field_value(head.headers, "x-accel-buffering").empty()) {
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }

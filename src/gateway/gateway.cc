@@ -50,6 +50,8 @@ std::vector<Endpoint> all_endpoints() {
                      &ollama_model_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
+                     &file_endpoints,
+                     &batch_endpoints,
                      &proxy_endpoints,
                      &usage_endpoints,
                      &log_endpoints,
@@ -143,23 +145,56 @@ std::uint64_t entropy() {
   return (std::uint64_t{device()} << 32U) | device();
 }
 
-/// The keys, each with what it may do. `secret` keeps keys out of what is made of them.
-ApiKeys api_keys(const config::Config& config, const SipKey& secret) {
+std::string digits_of(const Digest& digest) {
+  return std::to_string(digest.high) + "." + std::to_string(digest.low);
+}
+
+/// The keys, each with what it may do. `secret` keeps keys out of what is made of them. What owns
+/// files and batches is made with what their book has for that, if there is one.
+std::vector<ApiKeys::Key> api_keys(const config::Config& config,
+                                   const SipKey& secret,
+                                   const batches::Book* book) {
   std::vector<ApiKeys::Key> keys;
   for (const config::ApiKey& known : config.api_keys) {
     const Digest digest = siphash(secret, std::as_bytes(std::span(known.key)));
     Principal principal{.role = known.role,
                         .name = known.name,
-                        .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low),
+                        .tenant = digits_of(digest),
                         .account = account_of(known),
                         .requests_per_minute = known.requests_per_minute,
                         .tokens_per_minute = known.tokens_per_minute};
     if (known.priority) {
       principal.least_priority = static_cast<std::int32_t>(*known.priority);
     }
+    if (book != nullptr) {
+      principal.owner = digits_of(siphash(book->salt(), std::as_bytes(std::span(known.key))));
+    }
     keys.push_back({.text = known.key, .principal = std::move(principal)});
   }
-  return ApiKeys(std::move(keys));
+  return keys;
+}
+
+/// Whose files and batches there can be.
+std::map<std::string, Principal> owners_of(const std::vector<ApiKeys::Key>& keys) {
+  std::map<std::string, Principal> owners;
+  for (const ApiKeys::Key& key : keys) {
+    owners.emplace(key.principal.owner, key.principal);
+  }
+  if (keys.empty()) {
+    owners.emplace("", Principal());
+  }
+  return owners;
+}
+
+/// Has the endpoint of a line answer it.
+Task<void> ask_endpoint(std::shared_ptr<Context> context,
+                        std::shared_ptr<const Routing> routing,
+                        HttpExchange& http) {
+  const std::string& path = http.request().path;
+  const std::optional<std::size_t> route = find_route(routing->routes, "POST", path);
+  HEDDLE_CHECK(route.has_value());  // Batches of other endpoints are refused.
+  const Endpoint& endpoint = routing->endpoints[*route];
+  co_await endpoint.handler(std::move(context), http, std::string());
 }
 
 std::string machine_name() {
@@ -204,6 +239,12 @@ class Gateway::Impl {
         drain_timer_(loop),
         close_timer_(loop) {
     context_->openapi = openapi_json(*routing_, options.version);
+    if (options.batches != nullptr) {
+      context_->batches = std::make_unique<BatchRunner>(
+          loop, options.batches, [routing = routing_](auto context, HttpExchange& http) {
+            return ask_endpoint(std::move(context), routing, http);
+          });
+    }
     context_->usage.restore(options.past_usage);
   }
 
@@ -415,6 +456,9 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
   if (keep_usage_) {
     spawn(context_->loop, keep_usage(context_, keep_usage_));
   }
+  if (context_->batches != nullptr) {
+    spawn(context_->loop, BatchRunner::run(context_));
+  }
   return {};
 }
 
@@ -424,7 +468,13 @@ void Gateway::Impl::assign(const config::Config& config) {
     context_->tracer->set_sample(config.tracing.sample);
   }
   context_->keys_asked = !config.api_keys.empty();
-  gatekeeper_->assign(api_keys(config, tenant_secret_),
+  batches::Book* const book =
+      context_->batches == nullptr ? nullptr : context_->batches->book().get();
+  std::vector<ApiKeys::Key> keys = api_keys(config, tenant_secret_, book);
+  if (context_->batches != nullptr) {
+    context_->batches->assign(owners_of(keys), config);
+  }
+  gatekeeper_->assign(ApiKeys(std::move(keys)),
                       WebRules({.listen = listen_,
                                 .keys_asked = context_->keys_asked,
                                 .allowed_hosts = config.allowed_hosts,
@@ -435,6 +485,7 @@ void Gateway::Impl::assign(const config::Config& config) {
     removed.insert(model->config.id);
   }
   context_->catalog.assign(config.models, context_->serving->models());
+  context_->peers.assign(config.peers);
   spawn(context_->loop, learn_contexts(context_, read_context_));
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.erase(model->config.id);

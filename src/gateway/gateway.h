@@ -11,6 +11,7 @@
 #include "base/metrics.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "batches/book.h"
 #include "config/config.h"
 #include "core/serving.h"
 #include "gateway/model_text.h"
@@ -48,6 +49,8 @@ class Gateway {
     /// and at the end on the loop, with what is new. Empty: it is kept by none.
     std::function<void(const std::vector<spec::KeyUsage>&)> keep_usage{};
     std::vector<spec::KeyUsage> past_usage{};  ///< That was kept earlier.
+    /// Keeps files and batches of clients; null: there are none of these.
+    std::shared_ptr<batches::Book> batches{};
     net::Carry carry{};  ///< To external engines of other hosts; empty: there are none.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.

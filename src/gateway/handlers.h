@@ -57,6 +57,10 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();
+/// Files of requests, and of answers to them.
+[[nodiscard]] std::vector<Endpoint> file_endpoints();
+/// Batches of requests that such a file has.
+[[nodiscard]] std::vector<Endpoint> batch_endpoints();
 /// What only engines of others answer, and all of theirs under /upstream/.
 [[nodiscard]] std::vector<Endpoint> proxy_endpoints();
 /// Listing, loading and unloading.

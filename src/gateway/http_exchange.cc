@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/background.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -19,8 +20,11 @@ Asker asker_of(const HttpRequest& request) {
   const std::string& peer = request.peer;
   const bool local = peer.starts_with("127.") || peer == "::1" || peer.starts_with("::ffff:127.");
   const bool alike = request.principal.tenant.empty() && local;
+  const bool background = core::is_background(request.principal.least_priority);
   return {.tenant = request.principal.tenant,
-          .share = alike ? std::string() : request.client(),
+          .share = background ? kBackgroundShare
+                   : alike    ? std::string()
+                              : request.client(),
           .name = request.principal.name.empty() ? request.client() : request.principal.name,
           .account = request.principal.account};
 }

@@ -24,6 +24,7 @@ struct Principal {
   /// with different ones share no cached prefixes.
   std::string tenant{};
   std::string account{};  ///< Whose its usage is, for people, and the same in every process.
+  std::string owner{};    ///< Whose files and batches are its; empty where no key is asked for.
   std::int64_t requests_per_minute = 0;  ///< That it may make; 0: any.
   std::int64_t tokens_per_minute = 0;    ///< That it may use; 0: any.
 };
@@ -62,6 +63,9 @@ struct Asker {
   std::string name{};     ///< For people.
   std::string account{};  ///< Principal::account.
 };
+/// The share of all requests in the background; no key or address is called so.
+inline constexpr const char* kBackgroundShare = "in the background";
+
 /// Clients of this machine that show no key are not told apart: what is in front of them, such as
 /// a proxy, has one address.
 [[nodiscard]] Asker asker_of(const HttpRequest& request);

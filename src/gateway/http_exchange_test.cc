@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/background.h"
+
 namespace heddle::gateway {
 namespace {
 
@@ -21,6 +23,14 @@ TEST(QueryValue, FindsParametersByTheirDecodedNames) {
   EXPECT_EQ(query_value("a&b=", "b"), "");
   EXPECT_EQ(query_value("models=1", "model"), std::nullopt);
   EXPECT_EQ(query_value("", "model"), std::nullopt);
+}
+
+TEST(HttpExchange, RequestsInTheBackgroundHaveOneShare) {
+  HttpRequest request{.principal = {.tenant = "t"}, .peer = "10.0.0.1"};
+  EXPECT_EQ(asker_of(request).share, "t");
+  request.principal.least_priority = core::kBackgroundPriority;
+  EXPECT_EQ(asker_of(request).share, kBackgroundShare);
+  EXPECT_EQ(asker_of(request).tenant, "t");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "core/background.h"
 
 namespace heddle::gateway {
 
@@ -82,6 +83,10 @@ void LiveRequests::start() {
     // There is no '/' in a tenant, so nobody's salt makes another's of it.
     const std::string& salt = job_.params.cache_salt;
     record->cache_salt = job_.asker.tenant + (salt.empty() ? "" : "/" + salt);
+    if (context_->clients.watched() && !core::is_background(record->priority)) {
+      context_->clients.came(record->model,
+                             std::shared_ptr<const core::RequestTimes>(record, &record->times));
+    }
     records_.push_back(std::move(record));
   }
   if (job_.params.keep_alive) {

@@ -81,6 +81,17 @@ api::ModelObject describe(const Context& context,
   return object;
 }
 
+/// A model that a peer has; how it stands there is not known here.
+api::ModelObject describe_theirs(const Context& context,
+                                 const std::string& model,
+                                 const std::string& peer) {
+  return {.id = model,
+          .created = context.started_s,
+          .description = "at the peer " + peer,
+          .state = "loaded",
+          .residency = "peer"};
+}
+
 /// Whether a client of Anthropic's API asks for what both APIs have.
 bool asks_as_anthropic(const HttpRequest& request) {
   return !field_value(request.headers, "anthropic-version").empty();
@@ -112,6 +123,9 @@ Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::strin
       objects.push_back(describe(*context, *model, statuses[model->id]));
     }
   }
+  for (const auto& [model, peer] : context->peers.models()) {
+    objects.push_back(describe_theirs(*context, model, peer));
+  }
   const bool anthropic = asks_as_anthropic(http.request());
   std::string listing = anthropic ? api::anthropic_model_list_json(objects, page_of(http.request()))
                                   : api::model_list_json(objects);
@@ -129,11 +143,17 @@ core::ModelStatus status_of(const Context& context, ModelId id) {
 
 Task<void> retrieve(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(id);
-  if (!model) {
+  const std::shared_ptr<Peer> peer = context->peers.find(id);
+  if (!model && !peer) {
     co_await respond_error(http, api::model_not_found(id, context->catalog.listed_names()));
     co_return;
   }
-  const api::ModelObject object = describe(*context, *model, status_of(*context, model->id));
+  api::ModelObject object;
+  if (model) {
+    object = describe(*context, *model, status_of(*context, model->id));
+  } else {
+    object = describe_theirs(*context, id, peer->config.name);
+  }
   const bool anthropic = asks_as_anthropic(http.request());
   std::string told = anthropic ? api::anthropic_model_json(object) : api::model_json(object);
   co_await respond_json(http, std::move(told));

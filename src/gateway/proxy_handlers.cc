@@ -115,7 +115,8 @@ Task<void> filter_and_forward(std::shared_ptr<Context> context,
   const config::EngineConfig engine = *model->config.engine;  // A reload may change the model's.
   ForwardJob job = inference_job(*context, http.request(), std::move(model), facts);
   std::function<void()> work = [&job, &http, &engine, &facts] {
-    job.request.body = filtered_body(http.request(), engine, facts.model);
+    job.request.body =
+        filtered_body(http.request(), engine.filters, engine.served_name, facts.model);
   };
   std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
   if (wrong) {
@@ -123,6 +124,32 @@ Task<void> filter_and_forward(std::shared_ptr<Context> context,
     co_return;
   }
   co_await admit_and_forward(std::move(context), http, std::move(job));
+}
+
+/// A job for the peer that has this model, all but the body.
+PeerJob new_peer_job(const HttpRequest& request, std::shared_ptr<Peer> peer, std::string model) {
+  PeerJob job{.peer = std::move(peer), .model = std::move(model)};
+  job.request = {.method = request.method,
+                 .target = target_of(request.path, request),
+                 .headers = headers_for_peer(request, job.peer->config.api_key)};
+  return job;
+}
+
+/// Forwards a request for a model that a peer has.
+Task<void> filter_and_ask_peer(std::shared_ptr<Context> context,
+                               HttpExchange& http,
+                               std::shared_ptr<Peer> peer,
+                               std::string model) {
+  PeerJob job = new_peer_job(http.request(), std::move(peer), std::move(model));
+  std::function<void()> work = [&job, &http] {
+    job.request.body = filtered_body(http.request(), job.peer->config.filters, "", job.model);
+  };
+  std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  co_await forward_to_peer(std::move(context), http, std::move(job));
 }
 
 /// What heddle has no answer of its own to.
@@ -148,6 +175,11 @@ Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::str
     co_return;
   }
   std::shared_ptr<CatalogModel> model = context->catalog.find(facts->model);
+  if (std::shared_ptr<Peer> peer = context->peers.find(facts->model); !model && peer) {
+    co_await filter_and_ask_peer(
+        std::move(context), http, std::move(peer), std::move(facts->model));
+    co_return;
+  }
   if (!model) {
     co_await respond_error(http,
                            api::model_not_found(facts->model, context->catalog.listed_names()));
@@ -240,7 +272,21 @@ std::optional<ForwardJob> forward_job(const Context& context, const HttpRequest&
   }
   const config::EngineConfig& engine = *model->config.engine;
   ForwardJob job = inference_job(context, request, model, *facts);
-  job.request.body = filtered_body(request, engine, facts->model);
+  job.request.body = filtered_body(request, engine.filters, engine.served_name, facts->model);
+  return job;
+}
+
+std::optional<PeerJob> peer_job(const Context& context, const HttpRequest& request) {
+  if (context.peers.empty()) {
+    return std::nullopt;
+  }
+  Result<BodyFacts> facts = read_facts(request);
+  std::shared_ptr<Peer> peer = facts ? context.peers.find(facts->model) : nullptr;
+  if (!peer) {
+    return std::nullopt;
+  }
+  PeerJob job = new_peer_job(request, std::move(peer), std::move(facts->model));
+  job.request.body = filtered_body(request, job.peer->config.filters, "", job.model);
   return job;
 }
 
@@ -255,8 +301,15 @@ Task<void> forward_or(std::shared_ptr<Context> context,
   }
   Result<BodyFacts> facts = std::get<0>(std::move(read));
   std::shared_ptr<CatalogModel> model;
+  std::shared_ptr<Peer> peer;
   if (facts) {
     model = context->catalog.find(facts->model);
+    peer = context->peers.find(facts->model);
+  }
+  if (!model && peer) {
+    co_await filter_and_ask_peer(
+        std::move(context), http, std::move(peer), std::move(facts->model));
+    co_return;
   }
   if (!model || !model->config.engine) {
     co_await ours(std::move(context), http, std::move(id));

@@ -7,6 +7,7 @@
 
 #include "gateway/forwarding.h"
 #include "gateway/handlers.h"
+#include "gateway/peer_forwarding.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 
@@ -15,6 +16,14 @@ namespace heddle::gateway {
 /// What to forward, if the request names a model that an external engine serves.
 [[nodiscard]] std::optional<ForwardJob> forward_job(const Context& context,
                                                     const HttpRequest& request);
+
+/// The same of a model that a peer has.
+[[nodiscard]] std::optional<PeerJob> peer_job(const Context& context, const HttpRequest& request);
+
+/// Whether there are models that others serve.
+[[nodiscard]] inline bool forwards(const Context& context) {
+  return context.catalog.has_engines() || !context.peers.empty();
+}
 
 /// Forwards `job`, unless its model has too many requests.
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job);
@@ -29,11 +38,14 @@ Task<void> forward_or(std::shared_ptr<Context> context,
 /// forwarded.
 template <Handler ours>
 Task<void> ours_or_theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
-  if (context->catalog.has_engines() && http.request().body.size() > kBodyAtOnce) {
+  if (forwards(*context) && http.request().body.size() > kBodyAtOnce) {
     return forward_or(std::move(context), http, ours, std::move(id));
   }
   if (std::optional<ForwardJob> job = forward_job(*context, http.request())) {
     return admit_and_forward(std::move(context), http, std::move(*job));
+  }
+  if (std::optional<PeerJob> job = peer_job(*context, http.request())) {
+    return forward_to_peer(std::move(context), http, std::move(*job));
   }
   return ours(std::move(context), http, std::move(id));
 }

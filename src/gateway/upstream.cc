@@ -126,6 +126,15 @@ HttpFields end_to_end(HttpFields fields) {
   return fields;
 }
 
+HttpFields passed_on(HttpFields fields) {
+  std::erase_if(fields, [](const auto& field) {
+    constexpr std::string_view kCors = "access-control-";
+    return is_same_field(field.first, "x-request-id") ||
+           is_same_field(std::string_view(field.first).substr(0, kCors.size()), kCors);
+  });
+  return fields;
+}
+
 bool UpstreamHead::is_event_stream() const {
   const std::string_view type = field_value(headers, "content-type");
   return is_same_field(type.substr(0, std::string_view(kEventStream).size()), kEventStream);

@@ -54,6 +54,10 @@ struct UpstreamHead {
 /// Upgrade, Expect, Host, Content-Length.
 [[nodiscard]] HttpFields end_to_end(HttpFields fields);
 
+/// End-to-end headers of an answer as the client gets them: not its own name of the request, and
+/// who may read it is said by this server alone.
+[[nodiscard]] HttpFields passed_on(HttpFields fields);
+
 /// One request to an engine and its answer. Loop thread; one coroutine at a time.
 class UpstreamExchange {
  public:

@@ -14,4 +14,4 @@ PROMPT, ANSWER = heddle.eval_set(MODEL, 1)[0]
 def configuration(model_extra="", keys=f"[{KEY}]", **options):
     """Of a server with the one model, behind the keys."""
     row = f"  {MODEL}: {{path: {heddle.MODELS / MODEL}, tool_parser: hermes{model_extra}}}\n"
-    return heddle.config(models=[row], extra=f"apiKeys: {keys}\n", **options)
+    return heddle.config(models=[row], extra=f"apiKeys: {keys}\ndataDir: data\n", **options)

@@ -293,3 +293,55 @@ def test_responses(client):
     assert events[-1].type == "response.completed"
     parsed = client.responses.parse(model=MODEL, input=PROMPT, text_format=Person, temperature=1, max_output_tokens=300)
     assert isinstance(parsed.output_parsed, Person)
+
+
+# --- batches ---
+
+
+def batch_of(client, names):
+    """A batch of one chat for each of these names."""
+    body = {"model": MODEL, "messages": MESSAGES, "temperature": 0}
+    request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
+    lines = "".join(json.dumps({"custom_id": name, **request}) + "\n" for name in names)
+    file = client.files.create(file=("asked.jsonl", lines.encode()), purpose="batch")
+    return client.batches.create(
+        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"of": "tests"}
+    )
+
+
+def test_a_batch_from_its_file_to_its_answers(client):
+    batch = batch_of(client, ["a", "b"])
+    assert batch.object == "batch" and batch.metadata == {"of": "tests"} and batch.status == "validating"
+    while batch.status not in {"completed", "failed"}:
+        time.sleep(0.05)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.status == "completed" and batch.error_file_id is None
+    assert (batch.request_counts.total, batch.request_counts.completed) == (2, 2)
+    rows = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
+    assert {row["custom_id"] for row in rows} == {"a", "b"}
+    for row in rows:
+        told = openai.types.chat.ChatCompletion.model_validate(row["response"]["body"])
+        assert told.choices[0].message.content == ANSWER
+    assert batch.id in [one.id for one in client.batches.list(limit=1)]  # It turns the pages.
+
+
+def test_files_are_listed_and_deleted(client):
+    made = [client.files.create(file=(f"{i}.jsonl", b"{}\n"), purpose="batch") for i in range(3)]
+    assert client.files.retrieve(made[0].id) == made[0]
+    assert {one.id for one in made} <= {one.id for one in client.files.list(limit=1, order="asc")}
+    for one in made:
+        assert client.files.delete(one.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(made[0].id)
+    with pytest.raises(openai.BadRequestError, match="purpose"):
+        client.files.create(file=("x.jsonl", b"{}"), purpose="fine-tune")
+
+
+def test_a_batch_is_cancelled(client):
+    batch = client.batches.cancel(batch_of(client, [f"{i}" for i in range(2000)]).id)
+    assert batch.status == "cancelling"
+    while batch.status == "cancelling":
+        time.sleep(0.05)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.status == "cancelled"
+    assert batch.request_counts.completed < batch.request_counts.total == 2000

@@ -16,6 +16,8 @@ PLACES = {
     "models": ["configuration: Models", "configuration: External engines"],
     "planner": ["configuration: Planner", "lab: Switches of the planner"],
     "limits": ["configuration: Limits"],
+    "batches": ["configuration: Batches"],
+    "peers": ["configuration: Peers"],
     "apiKeys": ["configuration: Keys, hosts and origins"],
     "cluster": ["configuration: Cluster"],
     "tracing": ["configuration: Tracing"],
@@ -24,7 +26,7 @@ PLACES = {
 SAID_OTHERWISE = {"devices.gpu", "apiKeys.priority", "models.sendLoadingState"}
 UNITS = {"ms": "ms", "s": "s", "min": "m", "h": "h"}
 STRUCTS = {"DeviceConfig": "devices", "PlannerConfig": "planner", "ModelConfig": "models", "EngineConfig": "models",
-           "Limits": "limits", "Config": "", "HostConfig": "host"}
+           "Limits": "limits", "BatchesConfig": "batches", "Config": "", "HostConfig": "host"}
 
 
 def rows_of(place):

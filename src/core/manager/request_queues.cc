@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/background.h"
 #include "core/manager/index.h"
 #include "core/manager/models.h"
 
@@ -29,6 +30,7 @@ void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
   ModelState& model = state_.models.at(arrived.model);
   const std::int64_t answer =
       arrived.open_ended ? std::min(arrived.max_tokens, policy::kUsefulTokens) : arrived.max_tokens;
+  const bool counts = !is_background(arrived.priority);
   const RequestState request{
       .model = arrived.model,
       .priority = arrived.priority,
@@ -36,14 +38,16 @@ void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
       .tokens = std::max<std::int64_t>(arrived.prompt_tokens + arrived.max_tokens, 1),
       .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
       .arrived = state_.now - age,
-      .due = state_.now - age + model.objectives().ttft,
+      .due = state_.now - age + (counts ? model.objectives().ttft : kBackgroundTtft),
       .deadline = arrived.patience ? std::optional(state_.now + *arrived.patience) : std::nullopt};
   state_.requests[arrived.request] = request;
-  if (model.requests == 0) {
+  if (counts && model.requests == 0) {
     demand_.count_start(arrived.model);
   }
   ++model.requests;
-  demand_.arrived(arrived.model, arrived.prompt_tokens + arrived.max_tokens);
+  if (counts) {
+    demand_.arrived(arrived.model, arrived.prompt_tokens + arrived.max_tokens);
+  }
   if (request.deadline) {
     state_.deadlines.emplace(*request.deadline, arrived.request);
   }
@@ -258,7 +262,10 @@ void RequestQueues::end(RequestId id, bool served) {
   const RequestState request = state_.requests.at(id);
   state_.requests.erase(id);
   --state_.models.at(request.model).requests;
-  demand_.left(request.model, served ? std::optional(state_.now - request.arrived) : std::nullopt);
+  if (!is_background(request.priority)) {
+    demand_.left(request.model,
+                 served ? std::optional(state_.now - request.arrived) : std::nullopt);
+  }
   if (request.deadline) {
     state_.deadlines.erase({*request.deadline, id});
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/background.h"
 #include "core/manager/test_state.h"
 
 namespace heddle::core::manager {
@@ -47,6 +48,22 @@ TEST(RequestQueues, TheFirstTokenIsDueByTheObjectiveThatHeldAtArrival) {
   const RequestId id = core.wait(kA);
   core.model(kA).config.slo = {.ttft = 100ms};
   EXPECT_EQ(core.state.requests.at(id).due, core.state.now + 700ms);
+}
+
+TEST(RequestQueues, RequestsInTheBackgroundAreNoLoad) {
+  TestState core;
+  const RequestId line = core.wait(kA, 8, kBackgroundPriority);
+  EXPECT_EQ(core.model(kA).requests, 1U);
+  EXPECT_EQ(core.model(kA).demand.in_system(), 0);
+  EXPECT_EQ(core.model(kA).starts.at(static_cast<std::size_t>(StartKind::kMiss)), 0U);
+  EXPECT_EQ(core.state.requests.at(line).due, core.state.now + kBackgroundTtft);
+  const RequestId client = core.wait(kA);
+  EXPECT_EQ(queue(core, kA), (std::vector<RequestId>{client, line}));
+  EXPECT_EQ(core.model(kA).demand.in_system(), 1);
+  core.queues.cancel(line);
+  EXPECT_EQ(core.model(kA).demand.in_system(), 1);
+  core.queues.cancel(client);
+  EXPECT_EQ(core.model(kA).demand.in_system(), 0);
 }
 
 TEST(RequestQueues, TheStartOfAModelIsCountedWithTheFirstOfItsRequests) {

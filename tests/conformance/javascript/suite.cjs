@@ -243,3 +243,30 @@ test('responses', async () => {
   assert.equal(events.at(-1).type, 'response.completed');
   assert.equal((await stream.finalResponse()).output[0].content[0].text, answer);
 });
+
+// --- batches ---
+
+test('a batch from its file to its answers', async () => {
+  const body = { model, messages, temperature: 0 };
+  const request = { method: 'POST', url: '/v1/chat/completions', body };
+  const lines = ['a', 'b'].map((name) => JSON.stringify({ custom_id: name, ...request })).join('\n');
+  const file = await client.files.create({ file: await OpenAI.toFile(Buffer.from(lines), 'asked.jsonl'), purpose: 'batch' });
+  let batch = await client.batches.create({
+    input_file_id: file.id,
+    endpoint: '/v1/chat/completions',
+    completion_window: '24h',
+  });
+  while (!['completed', 'failed'].includes(batch.status)) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    batch = await client.batches.retrieve(batch.id);
+  }
+  assert.equal(batch.status, 'completed');
+  assert.deepEqual(batch.request_counts, { total: 2, completed: 2, failed: 0 });
+  const text = await (await client.files.content(batch.output_file_id)).text();
+  const rows = text.trim().split('\n').map((line) => JSON.parse(line));
+  assert.deepEqual(rows.map((row) => row.custom_id).sort(), ['a', 'b']);
+  rows.forEach((row) => assert.equal(row.response.body.choices[0].message.content, answer));
+  assert.ok((await gather(client.batches.list({ limit: 1 }))).some((one) => one.id === batch.id));
+  assert.ok((await gather(client.files.list())).some((one) => one.id === file.id));
+  assert.equal((await client.files.delete(file.id)).deleted, true);
+});
