@@ -84,7 +84,10 @@ class Agent::Impl {
                        .footprint = model.footprint,
                        .gpu_footprint = model.gpu_footprint,
                        .fetched = !model.source.empty()});
-      if (models_.insert_or_assign(model.id, model).second) {
+      const auto before = models_.find(model.id);
+      const bool told = before != models_.end() && before->second.adapters == model.adapters;
+      models_.insert_or_assign(model.id, model);
+      if (!told) {
         for (auto& [id, worker] : workers_) {
           describe(worker, model);
         }
@@ -229,7 +232,8 @@ class Agent::Impl {
                                               .name = model.name,
                                               .spec = model.spec,
                                               .dtype = model.dtype,
-                                              .directory = model.directory.string()});
+                                              .directory = model.directory.string(),
+                                              .adapters = model.adapters});
     }
   }
 

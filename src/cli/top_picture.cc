@@ -110,6 +110,17 @@ std::string describe_pool(const Json& pool, double page_bytes) {
   const double cached = number_at(pool, {"pages", "kv_cached", "held"});
   std::string text = bytes((number_at(pool, {"pages_free"}) + cached) * page_bytes) + " of " +
                      bytes(number_at(pool, {"pages_total"}) * page_bytes) + " free";
+  std::string adapters;
+  double adapter_pages = 0;
+  for (const Json& adapter : items_at(pool, {"adapters"})) {
+    if (const double pages = number_at(adapter, {"pages"}); pages > 0) {
+      adapters += (adapters.empty() ? "" : ", ") + one_line(text_at(adapter, {"name"}));
+      adapter_pages += pages;
+    }
+  }
+  if (!adapters.empty()) {
+    text += ", adapters " + adapters + " of " + bytes(adapter_pages * page_bytes);
+  }
   if (const double others = number_at(pool, {"others_bytes"}); others > 0) {
     text += ", " + bytes(others) + " held by other programs";
   }

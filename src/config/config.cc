@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"
@@ -282,6 +283,7 @@ Result<Config> read_config(Node root,
   reader.finish();
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
+  settle_adapters(config, diagnosis);
   complete_engines(config, settings, engines, diagnosis);
   check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config, engines == EnginePlaces::kByHost)) {

@@ -38,7 +38,7 @@ void Decoder::update_states(ops::OpContext& context,
          .table = batch.block_tables[group]});
   }
   ops::gated_delta(context, args);
-  add_mixed(context, w, mixed, batch.tokens, activations);
+  add_mixed(context, layer, batch, mixed, activations);
 }
 
 }  // namespace heddle::engine

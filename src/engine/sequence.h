@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/adapters.h"
 #include "engine/engine.h"
 #include "engine/model_kv.h"
 #include "engine/prefix_keys.h"
@@ -19,6 +20,7 @@ struct Sequence {
   SequenceStart start{};  ///< Its tokens grow as they are sampled.
   std::int64_t computed = 0;
   SequenceKv kv{};
+  const AdapterWeights* adapter = nullptr;  ///< Of start.adapter, once it has begun with it.
   std::optional<PrefixKeys> prefix{};  ///< None where prefixes are not cached.
   bool asked = false;                  ///< For a prefix, since it has had none of its own.
   bool begun = false;                  ///< Something of it was computed here.
