@@ -84,10 +84,8 @@ class Agent::Impl {
                        .footprint = model.footprint,
                        .gpu_footprint = model.gpu_footprint,
                        .fetched = !model.source.empty()});
-      const auto before = models_.find(model.id);
-      const bool told = before != models_.end() && before->second.adapters == model.adapters;
-      models_.insert_or_assign(model.id, model);
-      if (!told) {
+      const auto [place, fresh] = models_.try_emplace(model.id);
+      if (std::exchange(place->second, model).adapters != model.adapters || fresh) {
         for (auto& [id, worker] : workers_) {
           describe(worker, model);
         }

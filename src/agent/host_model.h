@@ -27,10 +27,10 @@ struct HostModel {
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;
-  policy::Footprint footprint{};      ///< In the host's pages, on a CPU device.
-  policy::Footprint gpu_footprint{};  ///< The same on a GPU, whose workspace is larger.
-  bool shares = false;                ///< Of a stage: it runs beside other models.
-  std::vector<std::string> unused{};  ///< Tensors of the checkpoint that nothing reads.
+  policy::Footprint footprint{};                ///< In the host's pages, on a CPU device.
+  policy::Footprint gpu_footprint{};            ///< The same on a GPU, whose workspace is larger.
+  bool shares = false;                          ///< Of a stage: it runs beside other models.
+  std::vector<std::string> unused{};            ///< Tensors of the checkpoint that nothing reads.
   std::vector<spec::AdapterSource> adapters{};  ///< Those that requests may name.
   /// When the newest of its files was written: another time, another model.
   std::filesystem::file_time_type written{};

@@ -72,8 +72,8 @@ void print_decisions(const spec::Json& answer) {
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
-/// Whose decisions those about a model are: its own, or of a LoRA adapter its base's. An error where
-/// the server has no model of this name, with the name that was probably meant.
+/// Whose decisions those about a model are: its own, or of a LoRA adapter its base's. An error
+/// where the server has no model of this name, with the name that was probably meant.
 Result<std::string> decided_as(Client& client, const std::string& model) {
   const auto base_of = [&model](const spec::Json& one) {
     const std::string parent = spec::text_at(one, {"parent"});

@@ -12,9 +12,9 @@ namespace {
 
 /// What all adapters of a base have together, as they run in it.
 constexpr auto kBaseKeys = std::to_array<std::string_view>({"path",
-"cmd",
-"proxy",
-"container",
+                                                            "cmd",
+                                                            "proxy",
+                                                            "container",
                                                             "dtype",
                                                             "pin",
                                                             "ttl",

@@ -46,8 +46,8 @@ TEST(ConfigAdapters, BelongToTheirBaseAndHaveItsSettings) {
 }
 
 TEST(ConfigAdapters, MayNameTheirBaseByAnAliasAndStandBeforeIt) {
-  const auto config = parsed(
-      "  bot: {base: l, adapter: m/bot}\n  llama: {path: m/llama, aliases: [l]}\n");
+  const auto config =
+      parsed("  bot: {base: l, adapter: m/bot}\n  llama: {path: m/llama, aliases: [l]}\n");
   ASSERT_TRUE(config) << config.error().message;
   ASSERT_EQ(config->models.size(), 1U);
   EXPECT_EQ(config->models[0].adapters.at(0).base, "llama");

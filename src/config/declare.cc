@@ -223,9 +223,10 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.text(
       {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
       model.path);
-  f.text({"adapter",
-          "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
-         model.adapter);
+  f.text(
+      {"adapter",
+       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
+      model.adapter);
   f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
          model.base);
   f.require_one({"path", "cmd", "proxy", "container", "adapter"},

@@ -36,8 +36,8 @@ Result<const AdapterWeights*> ModelAdapters::use(const store::Adapter& adapter) 
   if (!image) {
     return image.error();
   }
-  const Result<void> loaded = adapter.load(
-      std::span((*image)->base(), static_cast<std::size_t>(adapter.image_bytes())));
+  const Result<void> loaded =
+      adapter.load(std::span((*image)->base(), static_cast<std::size_t>(adapter.image_bytes())));
   if (!loaded) {
     return loaded.error();
   }

@@ -43,10 +43,10 @@ struct AdapterRows {
 
 /// An adapter in an engine.
 struct AdapterUse {
-  std::string identity{};       ///< store::Adapter::identity().
-  std::int64_t pages = 0;       ///< 0: its weights are not there.
-  std::int64_t sequences = 0;   ///< That have begun with it.
-  std::uint64_t loads = 0;      ///< Times that its weights came.
+  std::string identity{};      ///< store::Adapter::identity().
+  std::int64_t pages = 0;      ///< 0: its weights are not there.
+  std::int64_t sequences = 0;  ///< That have begun with it.
+  std::uint64_t loads = 0;     ///< Times that its weights came.
 };
 
 /// The adapters of one model in an engine. Their weights are on pages of the model's KV lease while

@@ -49,8 +49,8 @@ class AdaptedModel {
     add(kBaseModel, base_, dtype);
     adapters_.clear();
     for (std::size_t i = 0; i < made_.size(); ++i) {
-      auto opened = store::Adapter::open(
-          directory_.path() / std::to_string(i) / "adapter", spec_, dtype);
+      auto opened =
+          store::Adapter::open(directory_.path() / std::to_string(i) / "adapter", spec_, dtype);
       HEDDLE_CHECK(opened.has_value());
       adapters_.push_back(std::make_shared<const store::Adapter>(std::move(*opened)));
       add(ModelId(kMergedModel.value() + i), store::merged(base_, made_[i]), dtype);
@@ -92,13 +92,11 @@ class AdaptedModel {
   }
 
   SequenceStart start(std::uint64_t id, ModelId model, int adapter, std::int64_t tokens) {
-    SequenceStart start{.id = SequenceId{id},
-                        .model = model,
-                        .prompt_tokens = kPrompt,
-                        .params = {.temperature = 0.0F,
-                                   .max_tokens = tokens,
-                                   .ignore_eos = true,
-                                   .logprobs = 5}};
+    SequenceStart start{
+        .id = SequenceId{id},
+        .model = model,
+        .prompt_tokens = kPrompt,
+        .params = {.temperature = 0.0F, .max_tokens = tokens, .ignore_eos = true, .logprobs = 5}};
     for (std::int64_t i = 0; i < kPrompt; ++i) {
       start.tokens.push_back(static_cast<TokenId>((7 * i + 3) % spec_.vocab));
     }
@@ -248,7 +246,7 @@ TEST(AdaptersTest, WeightsArePagesOfTheModelThenCachedThenGone) {
       .batches = {{.model = kBaseModel,
                    .slices = {{.sequence = SequenceId{1}, .tokens = AdaptedModel::kPrompt}}}}};
   ASSERT_EQ(engine.run(plan)->results.size(), 1U);
-  const std::vector<AdapterUse> uses = engine.adapters(kBaseModel);
+  const std::vector<AdapterUse> uses = adapters_of(engine, kBaseModel);
   ASSERT_EQ(uses.size(), 1U);
   EXPECT_GT(uses[0].pages, 0);
   EXPECT_EQ(uses[0].sequences, 1);
@@ -259,12 +257,12 @@ TEST(AdaptersTest, WeightsArePagesOfTheModelThenCachedThenGone) {
   engine.preempt(SequenceId{1});
   EXPECT_EQ(engine.kv_pages(kBaseModel), 0);
   EXPECT_GE(engine.cached_pages(), uses[0].pages);
-  EXPECT_EQ(engine.adapters(kBaseModel)[0].sequences, 0);
+  EXPECT_EQ(adapters_of(engine, kBaseModel)[0].sequences, 0);
   engine.trim_cached(0, ledger::DropReason::kLoad);
-  EXPECT_EQ(engine.adapters(kBaseModel)[0].pages, 0);
+  EXPECT_EQ(adapters_of(engine, kBaseModel)[0].pages, 0);
   EXPECT_EQ(model.host().pool().free_count(), free);
   ASSERT_EQ(engine.run(plan)->results.size(), 1U);  // It comes again.
-  EXPECT_EQ(engine.adapters(kBaseModel)[0].loads, 2U);
+  EXPECT_EQ(adapters_of(engine, kBaseModel)[0].loads, 2U);
   engine.remove_sequence(SequenceId{1});
 }
 
@@ -295,9 +293,8 @@ TEST(AdaptersTest, ASequenceWhoseAdapterFindsNoPagesIsStarved) {
 TEST(AdaptersTest, AnAdapterOfALargerRankThanThereIsRoomForIsRefused) {
   AdaptedModel model("llama-gqa-sharded", 1);
   model.open(spec::DType::kF32);
-  spec::ModelSpec spec = store::Checkpoint::open(golden_directory() / "llama-gqa-sharded")
-                             .value()
-                             .config.model;
+  spec::ModelSpec spec =
+      store::Checkpoint::open(golden_directory() / "llama-gqa-sharded").value().config.model;
   Rng rng(3);
   const store::TempDirectory directory;
   store::random_adapter(

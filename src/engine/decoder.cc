@@ -466,8 +466,7 @@ void Decoder::gate(ops::OpContext& context,
     return;
   }
   linear_parts(context, w.gate_up, product);
-  add_adapters(
-      context, batch, layer, store::AdapterTarget::kGateUp, normed, gate_up, activations);
+  add_adapters(context, batch, layer, store::AdapterTarget::kGateUp, normed, gate_up, activations);
   if (w.shared_gate.present()) {
     const auto share = Activations::rows(activations.shared_gate, tokens);
     ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
@@ -502,10 +501,8 @@ void Decoder::feed_forward(ops::OpContext& context,
     gate(context, layer, batch, activations);
     const auto gated = Activations::rows(activations.gated, tokens);
     const auto target = store::AdapterTarget::kDown;
-    ops::LinearArgs product{.x = gated,
-                            .weight = w.down,
-                            .scale = w.down_scale,
-                            .bias = w.down_bias};
+    ops::LinearArgs product{
+        .x = gated, .weight = w.down, .scale = w.down_scale, .bias = w.down_bias};
     if (adds_apart(model_)) {
       product.out = Activations::rows(activations.branch, tokens);
       ops::linear(context, product);

@@ -59,8 +59,8 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
 /// Whether the model has room for what the adapter's matrices give, and computes in their type.
 Result<void> check_adapter(const SequenceStart& start, const Decoder& decoder) {
   const std::int64_t most = decoder.model().adapter_rank;
-  if (start.adapter == nullptr || (start.adapter->config().rank <= most &&
-                                   start.adapter->dtype() == decoder.kv_plan().dtype)) {
+  if (start.adapter == nullptr ||
+      (start.adapter->config().rank <= most && start.adapter->dtype() == decoder.kv_plan().dtype)) {
     return {};
   }
   return Error{Code::kInvalidArgument,
@@ -110,8 +110,7 @@ Result<void> Engine::Impl::add_model(ModelId id,
             .reserve = std::move(reserve),
             .decoder = std::move(*decoder),
             .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec)),
-            .adapters =
-                ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
+            .adapters = ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;
@@ -495,8 +494,8 @@ void Engine::trim_cached(std::int64_t keep, ledger::DropReason reason) {
   }
 }
 
-std::vector<AdapterUse> Engine::adapters(ModelId id) const {
-  return impl_->model(id).adapters.uses();
+std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id) {
+  return engine.impl_->model(id).adapters.uses();
 }
 
 const std::map<ModelId, PrefixCounts>& Engine::prefix_counts() const {

@@ -100,13 +100,12 @@ struct EngineOptions {
   const ops::KernelTable* kernels = nullptr;
 };
 
+struct AdapterUse;
 class Gathers;
 class Guests;
 class KeptKv;
 class KvShares;
 class Pipes;
-
-struct AdapterUse;
 
 /// How well the prefix cache does, for one model since the engine began.
 struct PrefixCounts {
@@ -213,8 +212,6 @@ class Engine {
   [[nodiscard]] std::int64_t cached_pages() const;
   /// Gives cached pages back to the pool, least recently used first, until at most `keep` are left.
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
-  /// The adapters of a model that are there, or were.
-  [[nodiscard]] std::vector<AdapterUse> adapters(ModelId id) const;
   /// By model, those that are gone included.
   [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const;
   /// Cached pages given up so far.
@@ -244,9 +241,13 @@ class Engine {
   friend class KeptKv;
   friend class KvShares;
   friend class Pipes;
+  friend std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id);
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// The adapters of a model that are there, or were since it came.
+[[nodiscard]] std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id);
 
 }  // namespace heddle::engine

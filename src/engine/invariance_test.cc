@@ -96,9 +96,9 @@ class Schedule {
           directory_.path() / ("adapter" + std::to_string(id.value()) + std::to_string(rank));
       store::random_adapter(store::all_tensors(tensors), rng_, rank).write(directory);
       auto opened = store::Adapter::open(directory, spec, dtype).value();
-      adapter_pages_ = std::max(
-          adapter_pages_,
-          static_cast<std::int64_t>((opened.image_bytes() + kPageBytes - 1) / kPageBytes));
+      adapter_pages_ =
+          std::max(adapter_pages_,
+                   static_cast<std::int64_t>((opened.image_bytes() + kPageBytes - 1) / kPageBytes));
       adapters_[id].push_back(std::make_shared<const store::Adapter>(std::move(opened)));
     }
   }

@@ -15,9 +15,9 @@ Result<std::unique_ptr<CachedImage>> CachedImage::create(PagePool& pool,
   const auto count = static_cast<std::int64_t>((bytes + page_bytes - 1) / page_bytes);
   if (pool.free_count() + cached.count() < count) {
     return Error{Code::kResourceExhausted,
-                 "take " + std::to_string(count) + " pages for an adapter: " +
-                     std::to_string(pool.free_count()) + " are free and " +
-                     std::to_string(cached.count()) + " cached"};
+                 "take " + std::to_string(count) +
+                     " pages for an adapter: " + std::to_string(pool.free_count()) +
+                     " are free and " + std::to_string(cached.count()) + " cached"};
   }
   Result<Window> window = Window::create(pool.device(), bytes);
   if (!window) {

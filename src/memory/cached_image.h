@@ -18,9 +18,9 @@ namespace heddle::memory {
 /// they are cached pages, and go together when one of them is dropped. Used by one thread.
 class CachedImage : public CachedPages::Owner {
  public:
-  /// Takes the pages that `bytes` > 0 need, cached ones in the place of free ones, and maps them for
-  /// writing. It has one user. `pool` and `cached` outlive it. kResourceExhausted where there are
-  /// too few pages, and then nothing is taken, but cached pages may have been dropped; else as
+  /// Takes the pages that `bytes` > 0 need, cached ones in the place of free ones, and maps them
+  /// for writing. It has one user. `pool` and `cached` outlive it. kResourceExhausted where there
+  /// are too few pages, and then nothing is taken, but cached pages may have been dropped; else as
   /// Window::create and Window::map.
   static Result<std::unique_ptr<CachedImage>> create(PagePool& pool,
                                                      OwnerId owner,
@@ -43,11 +43,8 @@ class CachedImage : public CachedPages::Owner {
   [[nodiscard]] std::byte* base() const { return window_.base(); }
 
  private:
-  CachedImage(PagePool& pool,
-              OwnerId owner,
-              CachedPages& cached,
-              Window window,
-              std::vector<PageId> pages)
+  CachedImage(
+      PagePool& pool, OwnerId owner, CachedPages& cached, Window window, std::vector<PageId> pages)
       : pool_(pool),
         owner_(owner),
         cached_(cached),

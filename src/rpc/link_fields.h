@@ -72,6 +72,12 @@ inline void fields(Fields& v, spec::LinearAttention& x) {
   });
 }
 
+inline void fields(Fields& v, spec::AdapterSource& x) {
+  v.type("AdapterSource");
+  v(1, "name", x.name);
+  v(2, "directory", x.directory);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -194,12 +200,6 @@ inline void fields(Fields& v, WorkerHello& x) {
   v(16, "queue", x.queue);
   v(17, "fixed_parts", x.fixed_parts, kCount);
   v(18, "kv_pages", x.kv_pages, kCount);
-}
-
-inline void fields(Fields& v, spec::AdapterSource& x) {
-  v.type("AdapterSource");
-  v(1, "name", x.name);
-  v(2, "directory", x.directory);
 }
 
 inline void fields(Fields& v, ModelDescription& x) {

@@ -74,8 +74,7 @@ std::optional<TensorName> parse_name(std::string_view name) {
     return std::nullopt;
   }
   std::string_view rest = name.substr(layers + kLayers.size());
-  const auto [end, failure] =
-      std::from_chars(rest.data(), rest.data() + rest.size(), parsed.layer);
+  const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), parsed.layer);
   rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
   if (failure != std::errc() || !rest.starts_with('.')) {
     return std::nullopt;
@@ -134,11 +133,9 @@ std::string Pairs::known_modules() const {
   return names;
 }
 
-Result<void> Pairs::check_shape(const StoredTensor& tensor,
-                                const Module& module,
-                                bool is_b) const {
-  const std::vector<std::int64_t> wanted = is_b ? std::vector{module.outputs, rank_}
-                                                : std::vector{rank_, module.inputs};
+Result<void> Pairs::check_shape(const StoredTensor& tensor, const Module& module, bool is_b) const {
+  const std::vector<std::int64_t> wanted =
+      is_b ? std::vector{module.outputs, rank_} : std::vector{rank_, module.inputs};
   if (tensor.shape != wanted) {
     const std::string rank = is_b ? "its columns" : "its rows";
     return wrong(fmt::format(
@@ -163,11 +160,12 @@ Result<void> Pairs::add(const StoredTensor& tensor) {
   }
   const auto module = std::ranges::find(modules_, name->module, &Module::name);
   if (module == modules_.end()) {
-    return wrong(fmt::format("tensor {} is of module {}; those of this base that adapters may "
-                             "change are {}",
-                             tensor.name,
-                             name->module,
-                             known_modules()));
+    return wrong(
+        fmt::format("tensor {} is of module {}; those of this base that adapters may "
+                    "change are {}",
+                    tensor.name,
+                    name->module,
+                    known_modules()));
   }
   if (name->layer < 0 || name->layer >= base_.layers) {
     return wrong(fmt::format(
@@ -207,10 +205,11 @@ Result<std::vector<AdapterPair>> Pairs::take(const std::vector<std::string>& tar
   }
   for (const std::string& target : targets) {
     if (!seen.contains(target.substr(target.rfind('.') + 1))) {
-      return wrong(fmt::format("has no tensor of {}, which adapter_config.json names as a target; "
-                               "modules of this base that adapters may change are {}",
-                               target,
-                               known_modules()));
+      return wrong(
+          fmt::format("has no tensor of {}, which adapter_config.json names as a target; "
+                      "modules of this base that adapters may change are {}",
+                      target,
+                      known_modules()));
     }
   }
   if (pairs.empty()) {
@@ -243,7 +242,7 @@ std::uint64_t aligned(std::uint64_t bytes) {
 Result<std::string> adapter_identity(const fs::path& directory) {
   std::string identity;
   for (const std::string_view name : {std::string_view("adapter_config.json"), kWeights}) {
-    struct stat file {};
+    struct stat file{};
     const fs::path path = directory / name;
     if (::stat(path.c_str(), &file) != 0) {
       return Error{Code::kNotFound, path.string() + ": no such file, or not readable"};
@@ -294,8 +293,8 @@ Result<Adapter> Adapter::open(const fs::path& directory,
   const auto rank = static_cast<std::uint64_t>(adapter.config_.rank);
   for (AdapterPair& pair : adapter.pairs_) {
     pair.a_offset = adapter.image_bytes_;
-    pair.b_offset = pair.a_offset +
-                    aligned(rank * static_cast<std::uint64_t>(pair.inputs) * element);
+    pair.b_offset =
+        pair.a_offset + aligned(rank * static_cast<std::uint64_t>(pair.inputs) * element);
     adapter.image_bytes_ =
         pair.b_offset + aligned(rank * static_cast<std::uint64_t>(pair.outputs) * element);
   }

@@ -29,8 +29,7 @@ class AdapterTest : public testing::Test {
     return opened ? "nothing" : opened.error().message;
   }
   [[nodiscard]] static std::string name(int layer, std::string_view module, char half) {
-    return fmt::format(
-        "base_model.model.model.layers.{}.{}.lora_{}.weight", layer, module, half);
+    return fmt::format("base_model.model.model.layers.{}.{}.lora_{}.weight", layer, module, half);
   }
 
   Rng rng_{7};

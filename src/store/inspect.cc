@@ -149,8 +149,7 @@ void inspect_adapter(const fs::path& directory, Inspection& inspection) {
         "an adapter is served beside its base: `base: MODEL` and `adapter: DIRECTORY` in the "
         "configuration, which heddle config check holds against each other");
   }
-  const Result<TensorSet> tensors =
-      TensorSet::open_file(directory / "adapter_model.safetensors");
+  const Result<TensorSet> tensors = TensorSet::open_file(directory / "adapter_model.safetensors");
   if (!tensors) {
     inspection.problems.push_back(tensors.error().message);
   } else {

@@ -83,9 +83,15 @@ inline TestTensors all_tensors(const TensorSet& set) {
 /// What the names of an adapter's tensors for a matrix of the model begin with; empty for a tensor
 /// that no adapter changes.
 inline std::string adapted_stem(const std::string& name) {
-  for (const std::string_view module :
-       {"q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj",
-        "down_proj"}) {
+  for (const std::string_view module : {"q_proj",
+                                        "k_proj",
+                                        "v_proj",
+                                        "qkv_proj",
+                                        "o_proj",
+                                        "gate_proj",
+                                        "up_proj",
+                                        "gate_up_proj",
+                                        "down_proj"}) {
     const std::string ending = fmt::format(".{}.weight", module);
     if (name.ends_with(ending) && name.find("expert") == std::string::npos) {
       return "base_model.model." + name.substr(0, name.size() - std::string_view(".weight").size());
@@ -101,8 +107,8 @@ inline TestAdapter random_adapter(const TestTensors& model, Rng& rng, std::int64
     std::vector<float> floats(static_cast<std::size_t>(rows * columns));
     const double spread = 0.7 / std::sqrt(static_cast<double>(columns));
     for (float& value : floats) {
-      value = static_cast<float>(
-          (static_cast<double>(rng.below(1U << 24U)) * 0x1p-23 - 1.0) * spread);
+      value =
+          static_cast<float>((static_cast<double>(rng.below(1U << 24U)) * 0x1p-23 - 1.0) * spread);
     }
     return tensor_of(floats, {rows, columns});
   };

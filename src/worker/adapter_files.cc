@@ -132,7 +132,7 @@ void AdapterFiles::run() {
       lock.unlock();
       auto made = store::Adapter::open(job.directory, job.spec, job.weights);
       const Result<void> read = made ? made->read_through() : Result<void>();
-      answer = !made  ? Result<Handle>(made.error())
+      answer = !made   ? Result<Handle>(made.error())
                : !read ? Result<Handle>(read.error())
                        : Result<Handle>(std::make_shared<const store::Adapter>(std::move(*made)));
       lock.lock();

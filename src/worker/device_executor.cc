@@ -543,8 +543,10 @@ rpc::WorkerStats DeviceExecutor::stats() const {
                               .host_tokens = counts.host_tokens});
   }
   for (const auto& [model, opened] : opened_) {
-    for (engine::AdapterUse& use :
-         opened.registered ? engine_->adapters(model) : std::vector<engine::AdapterUse>()) {
+    if (!opened.registered) {
+      continue;
+    }
+    for (const engine::AdapterUse& use : engine::adapters_of(*engine_, model)) {
       stats.adapters.push_back({.model = model,
                                 .name = adapter_files_->name_of(model, use.identity),
                                 .pages = use.pages,

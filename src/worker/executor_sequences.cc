@@ -33,8 +33,7 @@ void DeviceExecutor::compile(core::AddSequence& command,
   } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
     add(command, std::move(adapter), std::move(grammar), events);
   } else {
-    compiling_.emplace(id,
-                       Waiting{.command = std::move(command), .adapter = std::move(adapter)});
+    compiling_.emplace(id, Waiting{.command = std::move(command), .adapter = std::move(adapter)});
   }
 }
 

@@ -77,6 +77,7 @@ BANNED = {
 # Sources without a test beside them, and what tests them instead. Shells do I/O between processes, so
 # what tests them starts the processes.
 TESTED_BY = {
+    "engine/decoder_adapters.cc": "engine/adapters_test.cc",
     "engine/stored_kv.cc": "engine/kept_kv_test.cc",
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "gateway/news_stream.cc": "gateway/log_handlers_test.cc",
