@@ -84,8 +84,8 @@ TEST_F(AdapterTest, AnotherBaseIsToldByShapes) {
   other.hidden = 32;
   const std::string why = said(other);
   EXPECT_NE(why.find("adapter_model.safetensors: tensor base_model"), std::string::npos) << why;
-  EXPECT_NE(why.find("lora_A.weight is [4, 24]"), std::string::npos) << why;
-  EXPECT_NE(why.find("[4, 32]"), std::string::npos) << why;
+  EXPECT_NE(why.find("lora_B.weight is [24, 4]"), std::string::npos) << why;
+  EXPECT_NE(why.find("[32, 4]"), std::string::npos) << why;
   other = tiny_model();
   other.layers = 1;
   EXPECT_NE(said(other).find("is of layer 1; this base has 1"), std::string::npos);

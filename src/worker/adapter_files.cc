@@ -4,6 +4,28 @@
 
 namespace heddle::worker {
 
+namespace {
+
+/// The client who named it has made no mistake.
+Error unusable(const std::string& name, const Error& why) {
+  return {Code::kCorrupt, "the adapter \"" + name + "\" cannot be used: " + why.message};
+}
+
+Result<AdapterFiles::Handle> open_adapter(const std::string& directory,
+                                          const spec::ModelSpec& base,
+                                          spec::DType weights) {
+  auto made = store::Adapter::open(directory, base, weights);
+  if (!made) {
+    return made.error();
+  }
+  if (const Result<void> read = made->read_through(); !read) {
+    return read.error();
+  }
+  return AdapterFiles::Handle(std::make_shared<const store::Adapter>(std::move(*made)));
+}
+
+}  // namespace
+
 AdapterFiles::AdapterFiles(std::function<void(SequenceId)> on_opened)
     : on_opened_(std::move(on_opened)) {}
 
@@ -130,15 +152,13 @@ void AdapterFiles::run() {
     Result<Handle> answer = open;
     if (open == nullptr) {
       lock.unlock();
-      auto made = store::Adapter::open(job.directory, job.spec, job.weights);
-      const Result<void> read = made ? made->read_through() : Result<void>();
-      answer = !made   ? Result<Handle>(made.error())
-               : !read ? Result<Handle>(read.error())
-                       : Result<Handle>(std::make_shared<const store::Adapter>(std::move(*made)));
+      answer = open_adapter(job.directory, job.spec, job.weights);
       lock.lock();
     }
     if (answer) {
       keep(job.name, *answer);
+    } else {
+      answer = unusable(job.name.second, answer.error());
     }
     if (!opening_) {
       continue;  // It was forgotten.

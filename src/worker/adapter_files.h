@@ -52,8 +52,8 @@ class AdapterFiles {
   /// opened; null: then `on_opened` follows. kNotFound where the model has none of that name;
   /// kUnavailable where the thread cannot be started.
   [[nodiscard]] Result<Handle> ask(SequenceId sequence, ModelId model, const std::string& name);
-  /// What a sequence has asked for and not got at once; nothing while it is being opened. Errors as
-  /// Adapter::open.
+  /// What a sequence has asked for and not got at once; nothing while it is being opened. kCorrupt,
+  /// with what Adapter::open has to say, where it cannot be used.
   [[nodiscard]] std::optional<Result<Handle>> take(SequenceId sequence);
   /// A sequence that has asked needs it no more.
   void forget(SequenceId sequence);
