@@ -52,6 +52,13 @@ def adapters_of(server):
     return {each["name"]: each for each in server.call("/api/devices")[2]["devices"][0]["adapters"]}
 
 
+def wait_for(told, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not told() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert told()
+
+
 def ask_all(server, models, count=6):
     """{(model, prompt): text}, all asked at once."""
     asked = [(model, prompt) for prompt in prompts(count) for model in models]
@@ -115,9 +122,7 @@ def test_listings_have_adapters_with_their_parents(server):
 def test_devices_and_metrics_name_adapters(server):
     server.chat("first", prompts(1)[0], **OPTIONS)
     server.chat("second", prompts(1)[0], **OPTIONS)
-    deadline = time.monotonic() + 20
-    while not {"first", "second"} <= set(adapters_of(server)) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for(lambda: {"first", "second"} <= set(adapters_of(server)))
     told = adapters_of(server)
     assert told["first"]["model"] == "reverser" and told["first"]["loads"] >= 1
     assert told["first"]["pages"] > 0 and told["second"]["pages"] > told["first"]["pages"]
@@ -131,15 +136,15 @@ def test_devices_and_metrics_name_adapters(server):
     assert "first is an adapter of reverser" in screen.stdout, screen.stderr
 
 
-def test_an_idle_adapter_makes_room_and_comes_again(files):
-    """Memory for the base and one adapter with some KV, no more."""
+def test_a_base_goes_with_its_adapters_and_comes_again(files):
+    """Memory for one of two models at a time."""
     with heddle.Server(config(files, memory="4MiB")) as server:
         alone = {model: server.chat(model, prompts(1)[0], **OPTIONS) for model in ("first", "second")}
-        for _ in range(3):
-            for model, text in alone.items():
-                assert server.chat(model, prompts(1)[0], **OPTIONS) == text
-        server.chat("merged", prompts(1)[0], **OPTIONS)  # The base and what it had make room.
-        assert server.chat("first", prompts(1)[0], **OPTIONS) == alone["first"]
+        wait_for(lambda: set(adapters_of(server)) == {"first", "second"})
+        assert server.chat("merged", prompts(1)[0], **OPTIONS) == alone["first"]
+        wait_for(lambda: not adapters_of(server))
+        for model, text in alone.items():
+            assert server.chat(model, prompts(1)[0], **OPTIONS) == text
 
 
 def test_unloading_under_load_loses_nothing(files):
@@ -177,9 +182,7 @@ def test_a_reload_brings_adapters_and_takes_them(files):
         changed = config(files, more=f"  third: {{base: reverser, adapter: {files / 'second'}}}\n")
         server.config_path.write_text(changed.replace("  first:", "  renamed:"))
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 30
-        while server.call("/v1/models/third")[0] != 200 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: server.call("/v1/models/third")[0] == 200)
         assert server.chat("third", prompts(1)[0], **OPTIONS) == text
         assert server.call("/v1/models/first")[0] == 404
         assert server.call("/v1/models/renamed")[2]["parent"] == "reverser"
