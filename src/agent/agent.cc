@@ -84,7 +84,8 @@ class Agent::Impl {
                        .footprint = model.footprint,
                        .gpu_footprint = model.gpu_footprint,
                        .fetched = !model.source.empty()});
-      if (models_.insert_or_assign(model.id, model).second) {
+      const auto [place, fresh] = models_.try_emplace(model.id);
+      if (std::exchange(place->second, model).adapters != model.adapters || fresh) {
         for (auto& [id, worker] : workers_) {
           describe(worker, model);
         }
@@ -229,7 +230,8 @@ class Agent::Impl {
                                               .name = model.name,
                                               .spec = model.spec,
                                               .dtype = model.dtype,
-                                              .directory = model.directory.string()});
+                                              .directory = model.directory.string(),
+                                              .adapters = model.adapters});
     }
   }
 

@@ -129,12 +129,14 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
-                                                std::int64_t ranks) {
+                                                std::int64_t ranks,
+                                                std::int64_t adapter_rank) {
   const Result<Opened> opened = open_checkpoint(source, base);
   if (!opened) {
     return opened.error();
   }
-  const spec::ModelSpec& whole = opened->checkpoint.config.model;
+  spec::ModelSpec whole = opened->checkpoint.config.model;
+  whole.adapter_rank = ranks == 1 ? adapter_rank : 0;
   if (const Result<void> possible = spec::divides(whole, ranks); !possible) {
     return possible.error();
   }

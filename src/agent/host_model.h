@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "policy/admission.h"
+#include "spec/adapter_source.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 
@@ -26,10 +27,11 @@ struct HostModel {
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;
-  policy::Footprint footprint{};      ///< In the host's pages, on a CPU device.
-  policy::Footprint gpu_footprint{};  ///< The same on a GPU, whose workspace is larger.
-  bool shares = false;                ///< Of a stage: it runs beside other models.
-  std::vector<std::string> unused{};  ///< Tensors of the checkpoint that nothing reads.
+  policy::Footprint footprint{};                ///< In the host's pages, on a CPU device.
+  policy::Footprint gpu_footprint{};            ///< The same on a GPU, whose workspace is larger.
+  bool shares = false;                          ///< Of a stage: it runs beside other models.
+  std::vector<std::string> unused{};            ///< Tensors of the checkpoint that nothing reads.
+  std::vector<spec::AdapterSource> adapters{};  ///< Those that requests may name.
   /// When the newest of its files was written: another time, another model.
   std::filesystem::file_time_type written{};
 };
@@ -43,7 +45,8 @@ struct HostGeometry {
 /// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)
 /// and reads its configuration and the headers of its tensors: files, so not on the loop. Errors
 /// as store::find_model and store::Checkpoint::open; kInvalidArgument where a page cannot hold its
-/// KV. kStored is bfloat16 where the model has no blocks. `id` and `name` are the caller's to set.
+/// KV. kStored is bfloat16 where the model has no blocks. `id`, `name` and `adapters` are the
+/// caller's to set.
 Result<HostModel> open_host_model(const std::string& source,
                                   const std::filesystem::path& base,
                                   spec::DType dtype,
@@ -52,12 +55,14 @@ Result<HostModel> open_host_model(const std::string& source,
 /// The same for a model that is sharded over `ranks` devices: its shards, by rank. With one rank
 /// the model itself. All need equally many pages beside their KV (the smaller ones have some as
 /// overhead), so that on devices of one size they have equally many for it. kInvalidArgument also
-/// where the model cannot be sharded so: spec::divides.
+/// where the model cannot be sharded so: spec::divides. A whole model has room for adapters of
+/// `adapter_rank`; 0: of none.
 Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
-                                                std::int64_t ranks);
+                                                std::int64_t ranks,
+                                                std::int64_t adapter_rank = 0);
 
 /// The same for a model that is cut into `stages` stages of a pipeline: its stages, in order. Each
 /// needs its own. kInvalidArgument also where it has too few layers: spec::cut_layers.

@@ -99,6 +99,9 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   if (!model.description.empty()) {
     json.key("description").string(model.description);
   }
+  if (!model.parent.empty()) {
+    json.key("parent").string(model.parent);  // vLLM's name.
+  }
   json.key("aliases").begin_array();
   for (const std::string& alias : model.aliases) {
     json.string(alias);

@@ -136,6 +136,7 @@ struct ModelObject {
   std::string name{};
   std::string description{};
   std::vector<std::string> aliases{};
+  std::string parent{};          ///< Of a LoRA adapter: its model's id.
   std::string_view state{};      ///< unloaded, loading, loaded, sleeping or downloading.
   std::string_view residency{};  ///< The finer state, and on which device.
   std::string_view level{};      ///< How it sleeps, for models that engines of others serve.

@@ -140,6 +140,7 @@ int config_check(const std::string& file, const std::vector<std::string>& listen
     }
   }
   int status = check_certificate(*config);
+  std::size_t adapters = 0;
   for (const config::ModelConfig& model : config->models) {
     if (!model.engine) {
       continue;
@@ -169,11 +170,18 @@ int config_check(const std::string& file, const std::vector<std::string>& listen
       status = fail({.code = Code::kInvalidArgument,
                      .message = file + ": models." + model.config.id + ": " + problem});
     }
+    for (const auto& [adapter, why] : model.adapter_failures) {
+      status = fail({.code = Code::kInvalidArgument,
+                     .message = file + ": models." + adapter + ": " + why.message});
+    }
+    adapters += model.config.adapters.size();
   }
   if (status == 0) {
-    std::printf("%s: models: %zu, devices: %zu, nothing wrong\n",
+    const std::string beside = adapters > 0 ? ", adapters: " + std::to_string(adapters) : "";
+    std::printf("%s: models: %zu%s, devices: %zu, nothing wrong\n",
                 file.c_str(),
                 config->models.size(),
+                beside.c_str(),
                 config->devices.size());
   }
   return status;

@@ -77,6 +77,9 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
     for (const std::string& alias : model.aliases) {
       made.rules.push_back({.label = alias, .spec = spec});
     }
+    for (const config::ModelConfig& adapter : model.adapters) {
+      made.rules.push_back({.label = adapter.id, .spec = *spec});
+    }
   }
   if (made.rules.empty()) {
     std::string all = file + ": has no model whose dimensions are known";

@@ -72,8 +72,13 @@ void print_decisions(const spec::Json& answer) {
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
-/// An error where the server has no model of this name, with the name that was probably meant.
-Result<void> check_known(Client& client, const std::string& model) {
+/// Whose decisions those about a model are: its own, or of a LoRA adapter its base's. An error
+/// where the server has no model of this name, with the name that was probably meant.
+Result<std::string> decided_as(Client& client, const std::string& model) {
+  const auto base_of = [&model](const spec::Json& one) {
+    const std::string parent = spec::text_at(one, {"parent"});
+    return parent.empty() ? model : parent;
+  };
   const Result<std::string> listed = client.get("/v1/models");
   if (!listed) {
     return listed.error();
@@ -85,13 +90,13 @@ Result<void> check_known(Client& client, const std::string& model) {
   std::vector<std::string> names;
   for (const spec::Json& each : spec::items_at(*models, {"data"})) {
     names.push_back(spec::text_at(each, {"id"}));
+    if (names.back() == model) {
+      return base_of(each);
+    }
   }
-  if (std::find(names.begin(), names.end(), model) != names.end()) {
-    return {};
-  }
-  const Result<std::string> hidden = client.get("/v1/models/" + model);
-  if (hidden) {
-    return {};  // One that is not listed.
+  if (const Result<std::string> hidden = client.get("/v1/models/" + model)) {
+    const Result<spec::Json> one = spec::parse_json(*hidden, "/v1/models");
+    return one ? base_of(*one) : one.error();
   }
   const std::string meant = nearest(model, {names.begin(), names.end()});
   return Error{.code = Code::kNotFound,
@@ -102,16 +107,19 @@ Result<void> check_known(Client& client, const std::string& model) {
 
 }  // namespace
 
-int explain(const ClientOptions& options, const std::string& model) {
+int explain(const ClientOptions& options, const std::string& asked) {
   const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
   Client client(*address, options.access);
-  if (!model.empty()) {
-    if (const Result<void> known = check_known(client, model); !known) {
+  std::string model;
+  if (!asked.empty()) {
+    const Result<std::string> known = decided_as(client, asked);
+    if (!known) {
       return fail(known.error());
     }
+    model = *known;
   }
   const std::string path = "/api/decisions" + (model.empty() ? "" : "?model=" + model);
   const Result<std::string> decisions = client.get(path);
@@ -130,6 +138,11 @@ int explain(const ClientOptions& options, const std::string& model) {
   const Result<spec::Json> acts = spec::parse_json(*decisions, address->url() + path);
   if (!loads || !acts) {
     return fail(loads ? acts.error() : loads.error());
+  }
+  if (model != asked) {
+    std::printf("%s is an adapter of %s: where its requests run is decided for that.\n\n",
+                printable(asked).c_str(),
+                printable(model).c_str());
   }
   print_forecasts(*loads, model);
   std::putchar('\n');

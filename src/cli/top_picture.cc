@@ -101,6 +101,25 @@ std::string summary(const TopAnswers& answers) {
   return text;
 }
 
+/// ", adapters sql, support of 3.00 MiB": those that are there; of many how many.
+std::string describe_adapters(const Json& pool, double page_bytes) {
+  constexpr std::int64_t kNamed = 2;
+  std::string names;
+  std::int64_t here = 0;
+  double pages = 0;
+  for (const Json& adapter : items_at(pool, {"adapters"})) {
+    if (const double held = number_at(adapter, {"pages"}); held > 0) {
+      names += (here++ > 0 ? ", " : " ") + one_line(text_at(adapter, {"name"}));
+      pages += held;
+    }
+  }
+  if (here == 0) {
+    return {};
+  }
+  const std::string which = here > kNamed ? std::to_string(here) + " adapters" : "adapters" + names;
+  return ", " + which + " of " + bytes(pages * page_bytes);
+}
+
 /// What of a pool a request may have, and who else is there.
 std::string describe_pool(const Json& pool, double page_bytes) {
   const bool* up = spec::value_at<bool>(pool, {"up"});
@@ -110,6 +129,7 @@ std::string describe_pool(const Json& pool, double page_bytes) {
   const double cached = number_at(pool, {"pages", "kv_cached", "held"});
   std::string text = bytes((number_at(pool, {"pages_free"}) + cached) * page_bytes) + " of " +
                      bytes(number_at(pool, {"pages_total"}) * page_bytes) + " free";
+  text += describe_adapters(pool, page_bytes);
   if (const double others = number_at(pool, {"others_bytes"}); others > 0) {
     text += ", " + bytes(others) + " held by other programs";
   }

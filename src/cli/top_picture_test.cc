@@ -70,6 +70,23 @@ TEST(TopPicture, ShowsWhatGoesOn) {
                         "adder: 429 slow down\n"));
 }
 
+TEST(TopPicture, NamesFewAdaptersAndCountsMany) {
+  TopAnswers answers{.server = "s"};
+  const auto with = [&](const std::string& adapters) {
+    answers.devices = said(R"({"devices": [{"name": "cpu0", "up": true, "page_bytes": 65536,
+        "pages_total": 160, "pages_free": 80, "adapters": [)" +
+                           adapters + "]}]}");
+    return draw_top(answers, {.columns = 100, .rows = 24}, false);
+  };
+  const std::string gone = R"({"name": "gone", "pages": 0})";
+  EXPECT_THAT(with(gone), Not(HasSubstr("adapters")));
+  EXPECT_THAT(with(gone + R"(, {"name": "sql", "pages": 16})"),
+              HasSubstr("5.00 MiB of 10.0 MiB free, adapters sql of 1.00 MiB\n"));
+  EXPECT_THAT(with(R"({"name": "a", "pages": 8}, {"name": "b", "pages": 8},
+                      {"name": "c", "pages": 16})"),
+              HasSubstr("free, 3 adapters of 2.00 MiB\n"));
+}
+
 TEST(TopPicture, WhatIsAskedForComesFirst) {
   const std::string text = draw_top(two_models(), {}, false);
   EXPECT_LT(text.find("b  morse"), text.find("a  adder"));

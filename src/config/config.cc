@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"
@@ -283,6 +284,7 @@ Result<Config> read_config(Node root,
   reader.finish();
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
+  settle_adapters(config, diagnosis);
   complete_engines(config, settings, engines, diagnosis);
   check_peers(config, diagnosis);
   check_weave(config, diagnosis);

@@ -167,6 +167,10 @@ struct ModelConfig {
   /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
   std::vector<std::string> displaces{};
   std::string metadata{};  ///< A JSON object for listings; empty: none.
+  std::string base{};      ///< Of a LoRA adapter: the id of the model that it changes.
+  std::string adapter{};   ///< Its directory or hub id, as written; empty: this is no adapter.
+  /// Those of this model, with its settings beside their own; Config::models has none.
+  std::vector<ModelConfig> adapters{};
 
   /// Devices that an instance of it takes.
   [[nodiscard]] std::int64_t block() const { return tensor_parallel * pipeline_parallel; }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/access.h"
+#include "config/adapters.h"
 #include "config/cluster.h"
 #include "config/peers.h"
 #include "config/tracing.h"
@@ -236,9 +237,15 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.text(
       {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
       model.path);
-  f.require_one({"path", "cmd", "proxy", "container"},
+  f.text(
+      {"adapter",
+       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
+      model.adapter);
+  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
+         model.base);
+  f.require_one({"path", "cmd", "proxy", "container", "adapter"},
                 "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
-                "proxy or container");
+                "proxy or container; or a base and an adapter of it");
   constexpr std::array kDTypes{
       spec::DType::kStored, spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
@@ -290,6 +297,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   model.pooling = static_cast<Pooling>(pooling);
   declare_listing(f, model);
   declare_engine(f, settings, model);
+  check_adapter_keys(f, model);
 }
 
 /// Policies of one system each, for comparison; heddle is all of them.

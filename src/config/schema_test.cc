@@ -23,7 +23,7 @@ TEST(Schema, NamesTheKeysWithTheirTypesAndWhatIsRequired) {
   const auto& model = schema["properties"]["models"]["additionalProperties"];
   EXPECT_EQ(model["additionalProperties"], false);
   EXPECT_EQ(model["anyOf"][0]["required"], nlohmann::json::array({"path"}));
-  EXPECT_EQ(model["anyOf"].size(), 4U);
+  EXPECT_EQ(model["anyOf"].size(), 5U);
   EXPECT_EQ(model["properties"]["pin"]["$ref"], "#/$defs/flag");
   EXPECT_EQ(model["properties"]["dtype"]["default"], "stored");
   EXPECT_EQ(model["properties"]["cmd"]["$ref"], "#/$defs/texts");

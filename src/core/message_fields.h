@@ -311,6 +311,7 @@ inline void fields(Fields& v, Submit& x) {
   v(8, "client", x.client);
   v(9, "cache_salt", x.cache_salt);
   v(10, "kv", x.kv);
+  v(11, "adapter", x.adapter);
 }
 
 inline void fields(Fields& v, CancelRequest& x) {

@@ -230,6 +230,7 @@ struct Submit {
   std::int32_t priority = 0;  ///< Lower goes first.
   std::uint64_t client = 0;   ///< RequestRecord::client.
   std::string cache_salt{};   ///< Only requests of the same salt share cached prefixes.
+  std::string adapter{};      ///< Name of the model's LoRA adapter to run it with; empty: none.
   /// Together these have KV of all layers, perhaps. It is a hint: what cannot be had is computed.
   std::vector<KvSource> kv{};
 };

@@ -23,7 +23,7 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .arrived = now - submit.age,
                       .due = now + submit.due,
                       .begun = generated > 0,
-                      .compiling = choice.params.grammar.constrains(),
+                      .compiling = choice.params.grammar.constrains() || !submit.adapter.empty(),
                       .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
                       .remaining = choice.params.max_tokens - generated,
                       .kv = submit.kv};

@@ -26,7 +26,7 @@ struct Sequence {
   Instant arrived{};
   Instant due{};       ///< Its first token.
   bool begun = false;  ///< Somebody has had a token of it, or it has had pages: it goes on first.
-  bool compiling = false;  ///< Its grammar is: no policy sees it yet.
+  bool compiling = false;  ///< Its grammar is, or its adapter is opened: no policy sees it yet.
   bool admitted = false;
   std::uint64_t rank = 0;              ///< Of admission, where prefill goes by that.
   std::int64_t tokens = 0;             ///< Known ones: prompt, and what was generated.
@@ -51,7 +51,7 @@ class Sequences {
   /// The sequences of a request, one per choice, not admitted. The request must be new.
   std::vector<SequenceId> add(const Submit& submit, Instant now);
   void remove(SequenceId id);
-  /// Its grammar is compiled. Ignored if it is gone.
+  /// Its grammar is compiled, and its adapter is open. Ignored if it is gone.
   void set_ready(SequenceId id);
   /// Takes in what a step did for one slice; true if the sequence has ended (it is still there).
   bool advance(const SliceDone& slice);

@@ -95,6 +95,7 @@ struct RequestRecord {
   /// named one, the request runs where that fits.
   bool open_ended = false;
   std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
+  std::string adapter{};     ///< Name of the model's LoRA adapter that it asks; empty: none.
   RequestTimes times{};
   std::int32_t restarts = 0;          ///< Workers that died under it.
   std::optional<DeviceId> device{};   ///< Where it was dispatched last.
@@ -354,6 +355,16 @@ struct KvStoreCounts {
   friend bool operator==(const KvStoreCounts&, const KvStoreCounts&) = default;
 };
 
+/// A LoRA adapter whose weights are on a device, beside those of its model.
+struct AdapterStatus {
+  ModelId model{};
+  std::string name{};
+  std::int64_t pages = 0;      ///< Of the lease of its model's KV, or of cached prefixes.
+  std::int64_t sequences = 0;  ///< That have begun with it; 0: it goes where memory is wanted.
+  std::uint64_t loads = 0;     ///< Times that it came, since its model did.
+  friend bool operator==(const AdapterStatus&, const AdapterStatus&) = default;
+};
+
 /// A model on a device, or the part of it that is there.
 struct ResidentStatus {
   std::string model{};
@@ -385,6 +396,7 @@ struct DeviceStatus {
   std::vector<ResidentStatus> residents{};  ///< By model id.
   std::vector<GuestStatus> guests{};        ///< By model id.
   std::vector<PrefixCounts> prefixes{};
+  std::vector<AdapterStatus> adapters{};
   ledger::DropCounts dropped_pages{};   ///< Of cached prefixes, since its worker started.
   std::uint64_t steps = 0;              ///< Of its engine, since its worker started.
   std::uint64_t late_steps = 0;         ///< Of these, those that took longer than its pace allows.

@@ -74,7 +74,8 @@ struct SequenceRefused {
   SequenceId sequence{};
   Error error{};
 };
-/// The engine has a sequence with a grammar, which had to be compiled: it may take part in steps.
+/// The engine has a sequence with a grammar, which had to be compiled, or with an adapter, whose
+/// files had to be opened: it may take part in steps.
 struct SequenceReady {
   SequenceId sequence{};
 };
@@ -292,8 +293,9 @@ struct PrioritiseCopy {
   ModelId model{};
 };
 /// Engine::add_sequence; SequenceRefused if it fails. Of one whose parameters have a grammar that
-/// is compiled first, meanwhile nothing waits for it: SequenceReady or SequenceRefused follows, and
-/// no other command but RemoveSequence names it before.
+/// is compiled first, or whose adapter is opened first, meanwhile nothing waits for it:
+/// SequenceReady or SequenceRefused follows, and no other command but RemoveSequence names it
+/// before.
 struct AddSequence {
   SequenceId sequence{};
   ModelId model{};
@@ -301,6 +303,7 @@ struct AddSequence {
   std::int64_t prompt_tokens = 0;  ///< How many of `tokens` are prompt.
   spec::SamplingParams params{};
   std::string cache_salt{};  ///< Only sequences of the same salt share cached prefixes.
+  std::string adapter{};     ///< As Submit has it.
 };
 /// Engine::take_prefix of sequences that have computed nothing and will be in the next step.
 /// Answered by PrefixesTaken.

@@ -479,6 +479,18 @@ TEST(WorkerCore, NobodyWaitsForAGrammarThatIsBeingCompiled) {
   EXPECT_EQ(find<RunStep>(both)->plan.batches.at(0).slices.size(), 2U);
 }
 
+TEST(WorkerCore, NobodyWaitsForAnAdapterThatIsBeingOpened) {
+  Bench bench;
+  bench.serve(kA, 8);
+  Submit submit = Bench::submit(1, kA, 4, 2);
+  submit.adapter = "fine";
+  const auto added = bench.tell(WorkerMessage{submit});
+  EXPECT_EQ(find<AddSequence>(added)->adapter, "fine");
+  EXPECT_EQ(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+  bench.tell(SequenceReady{.sequence = find<AddSequence>(added)->sequence});
+  EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+}
+
 TEST(WorkerCore, ARequestEndsOrGoesBackWhileItsGrammarIsCompiled) {
   Bench bench;
   bench.serve(kA, 8);

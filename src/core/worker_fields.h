@@ -315,6 +315,7 @@ inline void fields(Fields& v, AddSequence& x) {
   v(4, "prompt_tokens", x.prompt_tokens);
   v(5, "params", x.params);
   v(6, "cache_salt", x.cache_salt);
+  v(7, "adapter", x.adapter);
 }
 
 inline void fields(Fields& v, TakePrefixes& x) {

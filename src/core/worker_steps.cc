@@ -88,7 +88,8 @@ void WorkerCore::Impl::on(const Submit& submit) {
                     .tokens = submit.prompt,
                     .prompt_tokens = std::ssize(submit.prompt),
                     .params = choice.params,
-                    .cache_salt = submit.cache_salt};
+                    .cache_salt = submit.cache_salt,
+                    .adapter = submit.adapter};
     add.tokens.insert(add.tokens.end(), choice.generated.begin(), choice.generated.end());
     act(std::move(add));
   }

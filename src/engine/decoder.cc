@@ -336,6 +336,7 @@ void Decoder::attend(ops::OpContext& context,
   const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
 
   linear_parts(context, w.qkv, {.x = normed, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
+  add_adapters(context, batch, layer, store::AdapterTarget::kQkv, normed, qkv, activations);
   const bool norm_inside =
       w.q_norm.present() && !model_.qk_norm_whole && context.kernels.rope_normalises;
   if (w.q_norm.present() && !norm_inside) {
@@ -378,25 +379,30 @@ void Decoder::attend(ops::OpContext& context,
     ops::sigmoid_mul(context,
                      {.gate = ops::columns_of(qkv, q + 2 * model_.kv_heads * d, q), .rows = mixed});
   }
-  add_mixed(context, w, mixed, batch.tokens, activations);
+  add_mixed(context, layer, batch, mixed, activations);
 }
 
 /// normed = norm(hidden += out(mixed)), `mixed` being what attention gave.
 void Decoder::add_mixed(ops::OpContext& context,
-                        const LayerWeights& w,
+                        std::int64_t layer,
+                        const Batch& batch,
                         const ops::TensorRef& mixed,
-                        std::int64_t tokens,
                         const Activations& activations) const {
-  const auto hidden = Activations::rows(activations.hidden, tokens);
-  const auto normed = Activations::rows(activations.normed, tokens);
+  const LayerWeights& w = weights_.layers[index(layer)];
+  const auto hidden = Activations::rows(activations.hidden, batch.tokens);
+  const auto normed = Activations::rows(activations.normed, batch.tokens);
+  const auto target = store::AdapterTarget::kOut;
   ops::LinearArgs product{.x = mixed, .weight = w.out, .scale = w.out_scale, .bias = w.out_bias};
   if (adds_apart(model_)) {
-    product.out = Activations::rows(activations.branch, tokens);
+    product.out = Activations::rows(activations.branch, batch.tokens);
     ops::linear(context, product);
+    add_adapters(context, batch, layer, target, mixed, product.out, activations);
     add_branch(context, w.attention_norm, product.out, hidden);
     norm_into(context, w.post_norm, hidden, normed);
     return;
   }
+  // Before the product, as the norm may follow that in one launch.
+  add_adapters(context, batch, layer, target, mixed, hidden, activations);
   product.residual = residual(hidden);
   product.out = hidden;
   add_product(context, product, w.post_norm, normed);
@@ -458,13 +464,14 @@ void Decoder::gate(ops::OpContext& context,
   }
   const ops::LinearArgs product{
       .x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up};
-  if (plain && w.gate_up.size() == 1) {
+  if (plain && w.gate_up.size() == 1 && batch.adapters.empty()) {
     ops::LinearSiluArgs both{.linear = product, .out = gated};
     both.linear.weight = w.gate_up.front();
     ops::linear_silu(context, both);
     return;
   }
   linear_parts(context, w.gate_up, product);
+  add_adapters(context, batch, layer, store::AdapterTarget::kGateUp, normed, gate_up, activations);
   if (w.shared_gate.present()) {
     const auto share = Activations::rows(activations.shared_gate, tokens);
     ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
@@ -497,16 +504,18 @@ void Decoder::feed_forward(ops::OpContext& context,
   }
   if (model_.intermediate > 0) {
     gate(context, layer, batch, activations);
-    ops::LinearArgs product{.x = Activations::rows(activations.gated, tokens),
-                            .weight = w.down,
-                            .scale = w.down_scale,
-                            .bias = w.down_bias};
+    const auto gated = Activations::rows(activations.gated, tokens);
+    const auto target = store::AdapterTarget::kDown;
+    ops::LinearArgs product{
+        .x = gated, .weight = w.down, .scale = w.down_scale, .bias = w.down_bias};
     if (adds_apart(model_)) {
       product.out = Activations::rows(activations.branch, tokens);
       ops::linear(context, product);
+      add_adapters(context, batch, layer, target, gated, product.out, activations);
       add_branch(context, w.mlp_norm, product.out, hidden);
       return;
     }
+    add_adapters(context, batch, layer, target, gated, hidden, activations);
     // What the experts gave is in `hidden`, of every rank its part.
     product.residual = experts ? ops::ConstTensorRef(hidden) : residual(hidden);
     product.out = hidden;

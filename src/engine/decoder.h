@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "collective/collective.h"
 #include "engine/activations.h"
+#include "engine/adapters.h"
 #include "engine/kv_plan.h"
 #include "engine/layer_range.h"
 #include "engine/rope_frequencies.h"
@@ -55,6 +56,7 @@ struct Batch {
     std::byte* base = nullptr;                        ///< Of those blocks, in place of the KV's.
     ops::AttentionHost* host = nullptr;               ///< nullptr: computed at home all the same.
   } guests{};
+  std::vector<AdapterRows> adapters{};  ///< Ascending; rows of none are in none of them.
 };
 
 /// The forward pass of a decoder-only model, or of a range of its layers: enqueues operations and
@@ -137,10 +139,17 @@ class Decoder {
                      const Batch& batch,
                      const Activations& activations) const;
   void add_mixed(ops::OpContext& context,
-                 const LayerWeights& w,
+                 std::int64_t layer,
+                 const Batch& batch,
                  const ops::TensorRef& mixed,
-                 std::int64_t tokens,
                  const Activations& activations) const;
+  void add_adapters(ops::OpContext& context,
+                    const Batch& batch,
+                    std::int64_t layer,
+                    store::AdapterTarget target,
+                    const ops::TensorRef& x,
+                    const ops::TensorRef& out,
+                    const Activations& activations) const;
   void take_experts(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,

@@ -40,7 +40,7 @@ void Decoder::update_states(ops::OpContext& context,
          .copies = batch.copies.empty() ? ops::ConstTensorRef{} : batch.copies[part.block]});
   }
   ops::gated_delta(context, args);
-  add_mixed(context, w, mixed, batch.tokens, activations);
+  add_mixed(context, layer, batch, mixed, activations);
 }
 
 }  // namespace heddle::engine

@@ -56,6 +56,21 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
   return {};
 }
 
+/// Whether the model has room for what the adapter's matrices give, and computes in their type.
+Result<void> check_adapter(const SequenceStart& start, const Decoder& decoder) {
+  const std::int64_t most = decoder.model().adapter_rank;
+  if (start.adapter == nullptr ||
+      (start.adapter->config().rank <= most && start.adapter->dtype() == decoder.kv_plan().dtype)) {
+    return {};
+  }
+  return Error{Code::kInvalidArgument,
+               "add sequence " + std::to_string(start.id.value()) + ": its adapter has rank " +
+                   std::to_string(start.adapter->config().rank) + " in " +
+                   std::string(spec::dtype_name(start.adapter->dtype())) +
+                   "; its model takes adapters up to rank " + std::to_string(most) + " in " +
+                   std::string(spec::dtype_name(decoder.kv_plan().dtype))};
+}
+
 }  // namespace
 
 Engine::Impl::~Impl() {
@@ -94,7 +109,8 @@ Result<void> Engine::Impl::add_model(ModelId id,
       Model{.kv_owner = kv_owner,
             .reserve = std::move(reserve),
             .decoder = std::move(*decoder),
-            .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec))});
+            .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec)),
+            .adapters = ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;
@@ -300,7 +316,11 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
   if (const auto checked = check_tokens(start, model.decoder.model()); !checked) {
     return checked.error();
   }
+  if (const auto fits = check_adapter(start, model.decoder); !fits) {
+    return fits.error();
+  }
   const SequenceId id = start.id;
+  start.cache_salt = adapter_salt(start.adapter.get(), start.cache_salt);
   std::vector<std::uint32_t> mask;
   if (start.grammar != nullptr) {
     const auto generated =
@@ -355,7 +375,9 @@ void Engine::Impl::preempt(SequenceId id) {
   fetches_.erase(id);
   forget_ahead(own);
   forget_in_pipe(own);
-  mutable_model(own.start.model).kv.clear(own.kv);
+  Model& model = mutable_model(own.start.model);
+  model.kv.clear(own.kv);
+  leave_adapter(own, model);
   own.computed = 0;
   own.asked = false;
   own.pooled.clear();
@@ -469,7 +491,8 @@ std::int64_t Engine::kv_pages_for(ModelId id, std::int64_t tokens) const {
 
 std::int64_t Engine::kv_pages(ModelId id) const {
   const auto& model = impl_->model(id);
-  return spec::leads(model.decoder.model()) ? model.kv.pages_used() : 0;
+  return spec::leads(model.decoder.model()) ? model.kv.pages_used() + model.adapters.pages_used()
+                                            : 0;
 }
 
 std::int64_t Engine::cached_pages() const {
@@ -480,6 +503,10 @@ void Engine::trim_cached(std::int64_t keep, ledger::DropReason reason) {
   while (impl_->cached().count() > keep) {
     impl_->cached().drop_oldest(reason);
   }
+}
+
+std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id) {
+  return engine.impl_->model(id).adapters.uses();
 }
 
 const std::map<ModelId, PrefixCounts>& Engine::prefix_counts() const {

@@ -20,6 +20,7 @@
 #include "policy/batching.h"
 #include "spec/model_spec.h"
 #include "spec/sampling.h"
+#include "store/adapter.h"
 #include "store/image_layout.h"
 #include "text/grammar.h"
 
@@ -42,8 +43,10 @@ struct SequenceStart {
   /// Compiled from params.grammar, at its start; null where nothing constrains the answer. The
   /// engine alone uses it from then on.
   std::shared_ptr<text::GrammarMatcher> grammar{};
-  /// Only sequences of the same salt share cached prefixes.
+  /// Only sequences of the same salt share cached prefixes, and of those the ones of one adapter.
   std::string cache_salt{};
+  /// LoRA adapter that it goes through, which was opened for its model; null: none.
+  std::shared_ptr<const store::Adapter> adapter{};
 };
 
 /// What a step did for one slice of its plan.
@@ -97,6 +100,7 @@ struct EngineOptions {
   const ops::KernelTable* kernels = nullptr;
 };
 
+struct AdapterUse;
 class Gathers;
 class Guests;
 class KeptKv;
@@ -174,9 +178,10 @@ class Engine {
   /// Forgets a model. It has no sequences any more.
   void remove_model(ModelId id);
 
-  /// Takes in a sequence of a registered model; holds no KV until it runs. kInvalidArgument if its
-  /// tokens or biases are outside the vocabulary, leave no room in the context or in max_tokens, or
-  /// if what was generated is not what its grammar allows.
+  /// Takes in a sequence of a registered model; holds no KV until it runs, nor its adapter's
+  /// weights. kInvalidArgument if its tokens or biases are outside the vocabulary, leave no room in
+  /// the context or in max_tokens, if what was generated is not what its grammar allows, or if its
+  /// model cannot have its adapter: another type, a larger rank than ModelSpec::adapter_rank.
   Result<void> add_sequence(SequenceStart start);
   /// Gives a sequence that has computed nothing the KV of the longest prefix of its tokens that is
   /// cached; the last token is always left to compute. How many tokens it has computed then: 0
@@ -198,12 +203,12 @@ class Engine {
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
-  /// Pages that the KV of this model's sequences holds now; of a follower none (Pipes::reserve), of
-  /// a shard of its share.
+  /// Pages that the KV of this model's sequences holds now, with those of the adapters that they go
+  /// through; of a follower none (Pipes::reserve), of a shard of its share.
   [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
 
-  /// Pages that hold cached prefixes and nothing else, of all models. Running sequences take them
-  /// when the pool is empty, least recently used first.
+  /// Pages that hold cached prefixes, or adapters that no sequence goes through, and nothing else,
+  /// of all models. Running sequences take them when the pool is empty, least recently used first.
   [[nodiscard]] std::int64_t cached_pages() const;
   /// Gives cached pages back to the pool, least recently used first, until at most `keep` are left.
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
@@ -236,9 +241,13 @@ class Engine {
   friend class KeptKv;
   friend class KvShares;
   friend class Pipes;
+  friend std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id);
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// The adapters of a model that are there, or were since it came.
+[[nodiscard]] std::vector<AdapterUse> adapters_of(const Engine& engine, ModelId id);
 
 }  // namespace heddle::engine

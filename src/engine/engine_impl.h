@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapters.h"
 #include "engine/decoder.h"
 #include "engine/engine.h"
 #include "engine/gather.h"
@@ -114,6 +115,7 @@ class Engine::Impl {
     std::unique_ptr<Reserve> reserve{};  ///< Of a shard or a follower; outlives its KV.
     Decoder decoder;
     ModelKv kv;
+    ModelAdapters adapters;
     std::int64_t sequences = 0;  ///< That belong to it.
     // Of a pipeline's leader:
     std::uint64_t batches = 0;             ///< Given so far.
@@ -212,6 +214,8 @@ class Engine::Impl {
   Pass& free_pass() { return passes_[ahead_ && ahead_->pass == passes_.data() ? 1 : 0]; }
 
   std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
+  [[nodiscard]] static bool begin_with_adapter(Sequence& own, Model& model, StepOutcome& outcome);
+  static void leave_adapter(Sequence& own, Model& model);
   Result<void> run_batch(const policy::ModelBatch& batch, bool recurs, StepOutcome& outcome);
   Result<void> run_pass(Flight& flight, bool recurs);
   [[nodiscard]] bool is_ahead(const policy::ModelBatch& batch) const;

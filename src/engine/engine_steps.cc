@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -57,6 +59,53 @@ void Engine::Impl::settle() {
   }
 }
 
+/// Has the weights of the sequence's adapter there, if it has one: they come before its first
+/// token, and stay as long as its KV. False where they do not, which the outcome tells.
+bool Engine::Impl::begin_with_adapter(Sequence& own, Model& model, StepOutcome& outcome) {
+  if (own.start.adapter == nullptr || own.adapter != nullptr) {
+    return true;
+  }
+  const auto weights = model.adapters.use(*own.start.adapter);
+  if (weights) {
+    own.adapter = *weights;
+    return true;
+  }
+  if (weights.error().code == Code::kResourceExhausted) {
+    outcome.starved.push_back(own.start.id);
+  } else {
+    outcome.failed.push_back({.sequence = own.start.id, .error = weights.error()});
+  }
+  return false;
+}
+
+/// A sequence without KV needs no weights of its adapter either.
+void Engine::Impl::leave_adapter(Sequence& own, Model& model) {
+  if (std::exchange(own.adapter, nullptr) != nullptr) {
+    model.adapters.leave(*own.start.adapter);
+  }
+}
+
+namespace {
+
+/// Those of one adapter side by side, as their rows go through it together.
+std::vector<PassSlice> by_adapter(std::vector<PassSlice> slices) {
+  std::map<std::string_view, std::vector<PassSlice>> groups;
+  for (const PassSlice& slice : slices) {
+    const store::Adapter* adapter = slice.sequence->start.adapter.get();
+    groups[adapter == nullptr ? std::string_view() : adapter->identity()].push_back(slice);
+  }
+  if (groups.size() < 2) {
+    return slices;
+  }
+  slices.clear();
+  for (const auto& [identity, group] : groups) {
+    slices.insert(slices.end(), group.begin(), group.end());
+  }
+  return slices;
+}
+
+}  // namespace
+
 /// The slices that get the blocks they need. Blocks are allocated before anything is enqueued, so
 /// that running out of pages changes who runs and nothing else.
 std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
@@ -79,10 +128,16 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
         continue;
       }
     }
+    if (!begin_with_adapter(own, model, outcome)) {
+      continue;
+    }
     if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
       (model.kv.guest_tokens(own.kv) > 0 ? woven : admitted).push_back(pass_slice);
     } else {
       outcome.starved.push_back(slice.sequence);
+      if (own.computed == 0) {
+        leave_adapter(own, model);
+      }
     }
   }
   HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
@@ -97,6 +152,7 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
                                     own.start.prompt_tokens);
     }
   }
+  admitted = by_adapter(std::move(admitted));
   // Last, as their host computes while the others are computed here.
   admitted.insert(admitted.end(), woven.begin(), woven.end());
   return admitted;
@@ -175,6 +231,9 @@ void Engine::Impl::tell_unready(std::span<const PassSlice> slices,
     Sequence& own = sequence(slice.sequence->start.id);
     StateCopies(model.kv).drop(own.kv);
     model.kv.shrink(own.kv, own.computed);
+    if (own.computed == 0) {
+      leave_adapter(own, model);
+    }
     outcome.unready.push_back(own.start.id);
   }
 }

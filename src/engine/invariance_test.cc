@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/guests.h"
 #include "engine/test_host.h"
+#include "store/test_adapter.h"
 #include "store/test_gguf_model.h"
 #include "text/test_model_directory.h"
 
@@ -42,11 +43,20 @@ struct Request {
 
 class Schedule {
  public:
-  Schedule(std::uint64_t seed, std::span<const std::string> cases, spec::DType dtype)
+  Schedule(std::uint64_t seed,
+           std::span<const std::string> cases,
+           spec::DType dtype,
+           bool adapters = false)
       : rng_(seed), host_(kPages, kPageBytes) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string& name = cases[rng_.below(cases.size())];
-      models_.emplace(ModelId{i + 1}, host_.load(path_of(name, dtype), dtype));
+      const auto checkpoint = store::Checkpoint::open(path_of(name, dtype)).value();
+      spec::ModelSpec spec = checkpoint.config.model;
+      spec.adapter_rank = adapters ? 8 : 0;
+      if (adapters) {
+        open_adapters(ModelId{i + 1}, checkpoint.tensors, spec, dtype);
+      }
+      models_.emplace(ModelId{i + 1}, host_.load(checkpoint.tensors, spec, dtype));
     }
     make_engine(/*prefix_cache=*/false);
     for (const auto& [id, model] : models_) {
@@ -72,8 +82,25 @@ class Schedule {
         *std::max_element(requests_.begin(), requests_.end(), [this](const auto& a, const auto& b) {
           return pages_of(a) < pages_of(b);
         });
-    left_ = pages_of(most) + 1;
+    left_ = pages_of(most) + 1 + adapter_pages_;
     HEDDLE_CHECK(host_.pool().take(kWeightsLease, host_.pool().free_count() - left_).has_value());
+  }
+
+  /// Two adapters of a model, some of one rank and some of another.
+  void open_adapters(ModelId id,
+                     const store::TensorSet& tensors,
+                     const spec::ModelSpec& spec,
+                     spec::DType dtype) {
+    for (const std::int64_t rank : {3, 8}) {
+      const std::filesystem::path directory =
+          directory_.path() / ("adapter" + std::to_string(id.value()) + std::to_string(rank));
+      store::random_adapter(store::all_tensors(tensors), rng_, rank).write(directory);
+      auto opened = store::Adapter::open(directory, spec, dtype).value();
+      adapter_pages_ =
+          std::max(adapter_pages_,
+                   static_cast<std::int64_t>((opened.image_bytes() + kPageBytes - 1) / kPageBytes));
+      adapters_[id].push_back(std::make_shared<const store::Adapter>(std::move(opened)));
+    }
   }
 
   /// A golden model; of blocks, as the file that it is written to, unless it has such itself.
@@ -179,6 +206,10 @@ class Schedule {
       request.start.tokens.push_back(i < parts ? text[i] : draw_token(request.start.model));
     }
     request.start.cache_salt = rng_.below(4) == 0 ? "another" : "";
+    if (const auto known = adapters_.find(request.start.model);
+        known != adapters_.end() && rng_.below(3) != 0) {
+      request.start.adapter = known->second[rng_.below(2)];
+    }
     spec::SamplingParams& params = request.start.params;
     params.max_tokens = static_cast<std::int64_t>(1 + rng_.below(24));
     params.temperature = rng_.below(3) == 0 ? 0.0F : 0.9F;
@@ -337,7 +368,9 @@ class Schedule {
   std::map<ModelId, std::shared_ptr<const text::GrammarVocabulary>> vocabularies_{};
   std::map<ModelId, std::array<std::vector<TokenId>, 2>> texts_{};
   std::vector<Request> requests_{};
-  std::int64_t left_ = 0;  ///< Pages that weights and others leave.
+  std::map<ModelId, std::vector<std::shared_ptr<const store::Adapter>>> adapters_{};
+  std::int64_t adapter_pages_ = 0;  ///< Of the largest.
+  std::int64_t left_ = 0;           ///< Pages that weights and others leave.
   int starved_ = 0;
   int moved_ = 0;  ///< Times that a sequence was seen to be away.
 };
@@ -352,13 +385,15 @@ const std::vector<std::string> kCases{"llama-gqa-sharded",
                                       "qwen3-tied",
                                       "qwen3-window"};
 
-void run_schedules(spec::DType dtype, const std::vector<std::string>& cases = kCases) {
+void run_schedules(spec::DType dtype,
+                   const std::vector<std::string>& cases = kCases,
+                   bool adapters = false) {
   int starved = 0;
   int moved = 0;
   PrefixCounts found;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Schedule schedule(seed, cases, dtype);
+    Schedule schedule(seed, cases, dtype, adapters);
     schedule.run();
     starved += schedule.starved();
     moved += schedule.moved();
@@ -386,6 +421,12 @@ TEST(Invariance, TokensDoNotDependOnTheScheduleInBfloat16) {
 
 TEST(Invariance, TokensDoNotDependOnTheScheduleInInt8) {
   run_schedules(spec::DType::kI8);
+}
+
+TEST(Invariance, TokensThroughAdaptersDoNotDependOnTheSchedule) {
+  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
+    run_schedules(dtype, kCases, /*adapters=*/true);
+  }
 }
 
 const std::vector<std::string> kHybrids{

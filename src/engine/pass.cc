@@ -35,6 +35,24 @@ BatchSlice batch_slice(const PassSlice& slice) {
           .kv = &sequence.kv};
 }
 
+/// The rows of slices whose sequences go through adapters, those side by side as one.
+std::vector<AdapterRows> adapter_rows(std::span<const PassSlice> slices) {
+  std::vector<AdapterRows> groups;
+  std::int64_t first = 0;
+  for (const PassSlice& slice : slices) {
+    const AdapterWeights* weights = slice.sequence->adapter;
+    const bool same = !groups.empty() && groups.back().weights == weights &&
+                      groups.back().first + groups.back().rows == first;
+    if (weights != nullptr && same) {
+      groups.back().rows += slice.tokens;
+    } else if (weights != nullptr) {
+      groups.push_back({.first = first, .rows = slice.tokens, .weights = weights});
+    }
+    first += slice.tokens;
+  }
+  return groups;
+}
+
 /// Behind which of a pass's rows each slice ends, if each has so many.
 std::vector<std::int64_t> ends_of(std::span<const PassSlice> slices,
                                   std::int64_t (*rows)(const PassSlice&)) {
@@ -143,6 +161,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
     Batch batch = inputs_.batch(mirror_);
     batch.guests.host = kv.host();
     batch.guests.base = kv.lent_memory();
+    batch.adapters = adapter_rows(padded);
     decoder.embed(
         context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/adapters.h"
 #include "engine/engine.h"
 #include "engine/model_kv.h"
 #include "engine/prefix_keys.h"
@@ -19,11 +20,12 @@ struct Sequence {
   SequenceStart start{};  ///< Its tokens grow as they are sampled.
   std::int64_t computed = 0;
   SequenceKv kv{};
-  std::optional<PrefixKeys> prefix{};  ///< None where prefixes are not cached.
-  bool asked = false;                  ///< For a prefix, since it has had none of its own.
-  bool begun = false;                  ///< Something of it was computed here.
-  bool followed = false;               ///< Followers of its pipeline know it.
-  std::int64_t reused = 0;             ///< Tokens that a cached prefix had when it began.
+  const AdapterWeights* adapter = nullptr;  ///< Of start.adapter, once it has begun with it.
+  std::optional<PrefixKeys> prefix{};       ///< None where prefixes are not cached.
+  bool asked = false;                       ///< For a prefix, since it has had none of its own.
+  bool begun = false;                       ///< Something of it was computed here.
+  bool followed = false;                    ///< Followers of its pipeline know it.
+  std::int64_t reused = 0;                  ///< Tokens that a cached prefix had when it began.
   /// What penalties and biases do, by token id. Only kept where a penalty is not neutral.
   std::vector<ops::TokenUse> uses{};
   /// Which tokens its grammar allows next, ops::mask_words; empty where it has none.

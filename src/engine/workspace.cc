@@ -52,7 +52,8 @@ std::size_t packed_bytes(device::Kind kind,
                                         model.heads * model.head_dim,
                                         model.linear.values(),
                                         model.intermediate,
-                                        model.experts.intermediate});
+                                        model.experts.intermediate,
+                                        model.adapter_rank});
   const std::size_t inputs = round_up(static_cast<std::size_t>(widest), kPad);
   const std::size_t padded = round_up(static_cast<std::size_t>(tokens), kTile);
   if (kind != device::Kind::kCuda) {

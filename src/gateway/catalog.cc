@@ -43,6 +43,7 @@ void Catalog::assign(const std::vector<config::ModelConfig>& models,
       next.push_back(
           std::make_shared<CatalogModel>(CatalogModel{.id = status->id, .config = config}));
     }
+    add_adapters(std::shared_ptr(next.back()), next);
   }
   models_ = std::move(next);
   has_engines_ = std::any_of(models_.begin(), models_.end(), [](const auto& model) {
@@ -57,6 +58,21 @@ void Catalog::assign(const std::vector<config::ModelConfig>& models,
   }
 }
 
+/// Those that were there keep their queues.
+void Catalog::add_adapters(const std::shared_ptr<CatalogModel>& base,
+                           std::vector<std::shared_ptr<CatalogModel>>& next) const {
+  for (const config::ModelConfig& config : base->config.adapters) {
+    const std::shared_ptr<CatalogModel> before = find(config.id);
+    if (before && before->base == base) {
+      before->config = config;
+      next.push_back(before);
+    } else {
+      next.push_back(std::make_shared<CatalogModel>(
+          CatalogModel{.id = base->id, .config = config, .base = base}));
+    }
+  }
+}
+
 std::shared_ptr<CatalogModel> Catalog::find(std::string_view name) const {
   constexpr std::string_view kLatest = ":latest";
   auto found = by_name_.find(name);
@@ -67,8 +83,9 @@ std::shared_ptr<CatalogModel> Catalog::find(std::string_view name) const {
 }
 
 std::shared_ptr<CatalogModel> Catalog::find(ModelId id) const {
-  const auto found = std::find_if(
-      models_.begin(), models_.end(), [id](const auto& model) { return model->id == id; });
+  const auto found = std::find_if(models_.begin(), models_.end(), [id](const auto& model) {
+    return model->id == id && !model->base;
+  });
   return found == models_.end() ? nullptr : *found;
 }
 
@@ -114,7 +131,7 @@ Task<void> Catalog::learn_contexts(std::function<std::int64_t(const config::Mode
       model->declared_context = context_of_command(model->config.engine->command);
       continue;
     }
-    if (model->context() > 0 || !look) {
+    if (model->context() > 0 || !look || model->base) {
       continue;
     }
     std::int64_t context = 0;
@@ -127,6 +144,9 @@ Task<void> Catalog::learn_contexts(std::function<std::int64_t(const config::Mode
 }
 
 Task<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {
+  if (model->base) {
+    model = model->base;
+  }
   if (model->text) {
     co_return model->text;
   }

@@ -29,12 +29,18 @@ struct CatalogModel {
   /// Instead of the configuration's ttl, until it is unloaded; Duration::max() for ever.
   std::optional<Duration> keep_alive{};
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
+  /// Of a LoRA adapter: its model, which has the id and the text part of both.
+  std::shared_ptr<CatalogModel> base{};
   /// Before that: its context length as its files or its engine's command say it [tokens]; 0: not
   /// known.
   std::int64_t declared_context = 0;
 
   /// Prompt and answer together [tokens]; 0: not known.
-  [[nodiscard]] std::int64_t context() const { return text ? text->context : declared_context; }
+  [[nodiscard]] std::int64_t context() const {
+    return base ? base->context() : text ? text->context : declared_context;
+  }
+  /// The adapter that requests for it go through, as the system behind calls it; empty: none.
+  [[nodiscard]] std::string adapter() const { return base ? config.id : std::string(); }
 };
 
 /// The context length that the command of an engine sets [tokens]: vLLM's --max-model-len, SGLang's
@@ -59,8 +65,9 @@ class Catalog {
   /// The model with this name or alias; null when there is none. A ":latest" that Ollama's clients
   /// put behind a name is not looked at, unless it belongs to one.
   [[nodiscard]] std::shared_ptr<CatalogModel> find(std::string_view name) const;
+  /// Not an adapter of it.
   [[nodiscard]] std::shared_ptr<CatalogModel> find(ModelId id) const;
-  /// In the order of the configuration.
+  /// In the order of the configuration, each before its adapters.
   [[nodiscard]] const std::vector<std::shared_ptr<CatalogModel>>& models() const { return models_; }
   /// Whether there are models that engines of others serve.
   [[nodiscard]] bool has_engines() const { return has_engines_; }
@@ -77,6 +84,9 @@ class Catalog {
  private:
   using TextResult = Result<std::shared_ptr<const ModelText>>;
   struct Reading;
+
+  void add_adapters(const std::shared_ptr<CatalogModel>& base,
+                    std::vector<std::shared_ptr<CatalogModel>>& next) const;
 
   boost::asio::io_context& loop_;
   TextPool& pool_;

@@ -64,6 +64,33 @@ TEST_F(CatalogTest, FindsByNameAliasAndId) {
   EXPECT_EQ(catalog.listed_names(), "a");
 }
 
+TEST_F(CatalogTest, AdaptersHaveNamesOfTheirOwnAndTheRestOfTheirBase) {
+  config::ModelConfig base{.id = "a", .path = "x"};
+  base.adapters = {{.id = "fine", .path = "x", .aliases = {"tuned"}, .base = "a", .adapter = "d"}};
+  const std::vector<core::ModelStatus> known{{.id = ModelId(7), .name = "a"}};
+  catalog.assign({base}, known);
+  const auto adapter = catalog.find("tuned");
+  ASSERT_NE(adapter, nullptr);
+  EXPECT_EQ(adapter, catalog.find("fine"));
+  EXPECT_EQ(adapter->id, ModelId(7));
+  EXPECT_EQ(adapter->adapter(), "fine");
+  EXPECT_EQ(adapter->base, catalog.find("a"));
+  EXPECT_EQ(catalog.find("a")->adapter(), "");
+  EXPECT_EQ(catalog.find(ModelId(7)), catalog.find("a"));
+  EXPECT_EQ(catalog.listed_names(), "a, fine");
+  std::vector<TextResult> results;
+  spawn(loop, ask(catalog, adapter, results));
+  loop.run();
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(catalog.find("a")->text, *results[0]) << "it is the base's";
+  EXPECT_EQ(adapter->context(), 64);
+  catalog.assign({base}, known);
+  EXPECT_EQ(catalog.find("fine"), adapter) << "its queue stays over a reload";
+  base.adapters.clear();
+  catalog.assign({base}, known);
+  EXPECT_EQ(catalog.find("fine"), nullptr);
+}
+
 TEST_F(CatalogTest, ReadsATextOnceForAllWhoAsk) {
   assign("x");
   const auto results = ask(20);

@@ -66,6 +66,21 @@ void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
   json.end_array();
 }
 
+/// The adapters whose weights are on the device.
+void write_adapters(spec::JsonWriter& json,
+                    const core::DeviceStatus& device,
+                    const Catalog& catalog) {
+  json.key("adapters").begin_array();
+  for (const core::AdapterStatus& adapter : device.adapters) {
+    const std::shared_ptr<CatalogModel> base = catalog.find(adapter.model);
+    json.begin_object().key("model").string(base ? base->config.id : "");
+    json.key("name").string(adapter.name).key("pages").integer(adapter.pages);
+    json.key("sequences").integer(adapter.sequences);
+    json.key("loads").integer(adapter.loads).end_object();
+  }
+  json.end_array();
+}
+
 /// Whose KV is on pages that the device lends.
 void write_guests(spec::JsonWriter& json,
                   const core::DeviceStatus& device,
@@ -168,6 +183,7 @@ std::string devices_json(const Context& context) {
     write_pool(json, device.usage);
     write_kv_store(json, device);
     write_residents(json, device);
+    write_adapters(json, device, context.catalog);
     write_guests(json, device, names);
     write_parts(json, parts_on(device.id, models, context.catalog));
     json.end_object();

@@ -71,6 +71,7 @@ void LiveRequests::start() {
     auto record = std::make_shared<core::RequestRecord>();
     record->id = RequestId(++context_->last_request);
     record->model = job_.model->id;
+    record->adapter = job_.model->adapter();
     record->prompt = std::move(job_.prompts[i]);
     record->choices = job_.choices[i];
     record->generated.resize(record->choices.size());
@@ -90,7 +91,7 @@ void LiveRequests::start() {
     records_.push_back(std::move(record));
   }
   if (job_.params.keep_alive) {
-    job_.model->keep_alive = job_.params.keep_alive;
+    (job_.model->base ? job_.model->base : job_.model)->keep_alive = job_.params.keep_alive;
   }
   held_ = job_.model->queue.take(job_.asker.share, static_cast<std::int64_t>(places_));
   context_->live.push_back(*inbox_);

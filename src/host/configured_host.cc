@@ -36,6 +36,10 @@ void log_models(const std::vector<OpenedModel>& models) {
       log::error("model cannot be served",
                  {{"model", model.config.id}, {"error", model.ranks.error().message}});
     } else if (!model.ranks->empty()) {
+      for (const auto& [name, why] : model.adapter_failures) {
+        log::error("adapter cannot be served",
+                   {{"model", model.config.id}, {"adapter", name}, {"error", why.message}});
+      }
       for (const std::string& name : model.ranks->front().unused) {
         log::warning("tensor that nothing reads", {{"model", model.config.id}, {"tensor", name}});
       }

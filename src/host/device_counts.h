@@ -16,6 +16,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.suspected = health.suspected;
   device.hung = health.hung;
   device.prefixes = stats.prefixes;
+  device.adapters = stats.adapters;
   device.dropped_pages = stats.dropped_pages;
   device.steps = stats.steps;
   device.late_steps = stats.late_steps;

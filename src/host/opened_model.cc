@@ -1,6 +1,7 @@
 #include "host/opened_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "fetch/source_name.h"
 #include "host/setup.h"
 #include "spec/operations.h"
+#include "store/adapter.h"
 #include "store/digest.h"
 #include "store/model_source.h"
 
@@ -21,18 +23,62 @@ namespace {
 constexpr std::int64_t kCpuBatchTokens = 512;
 constexpr std::int64_t kGpuBatchTokens = 4096;
 
+/// The adapters of a model, and the rank that there has to be room for: a power of two, so that
+/// another adapter seldom makes it another model.
+struct FoundAdapters {
+  std::vector<spec::AdapterSource> sources{};
+  std::int64_t rank = 0;
+};
+
+/// Finds adapters, of which those without files are where their configuration says.
+FoundAdapters find_adapters(const config::Config& config, OpenedModel& opened) {
+  FoundAdapters found;
+  const store::ModelPlaces places =
+      store::find_places(config.directory, store::process_environment());
+  for (const config::ModelConfig& adapter : opened.config.adapters) {
+    const auto directory = store::find_model(adapter.adapter, places);
+    found.sources.push_back(
+        {.name = adapter.id, .directory = directory ? directory->string() : adapter.adapter});
+    const auto said = directory ? store::read_adapter_config(*directory) : directory.error();
+    if (!said) {
+      opened.adapter_failures.emplace(adapter.id, said.error());
+      continue;
+    }
+    const auto rank = std::bit_ceil(static_cast<std::uint64_t>(said->rank));
+    found.rank = std::max(found.rank, static_cast<std::int64_t>(rank));
+  }
+  return found;
+}
+
+/// Holds adapters against their base. One that does not fit fails alone.
+void check_adapters(OpenedModel& opened) {
+  const agent::HostModel& base = opened.ranks->front();
+  for (const spec::AdapterSource& source : base.adapters) {
+    const auto adapter = store::Adapter::open(source.directory, base.spec, base.dtype);
+    if (!adapter) {
+      opened.adapter_failures.emplace(source.name, adapter.error());
+    }
+  }
+}
+
 /// Opens what is in a directory.
 void open_files(const std::string& directory,
                 const config::Config& config,
                 const agent::HostGeometry& geometry,
                 OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
+  opened.adapter_failures.clear();
+  FoundAdapters adapters = find_adapters(config, opened);
   opened.ranks =
       model.pipeline_parallel > 1
           ? agent::open_host_stages(
                 directory, config.directory, model.dtype, geometry, model.pipeline_parallel)
-          : agent::open_host_shards(
-                directory, config.directory, model.dtype, geometry, model.tensor_parallel);
+          : agent::open_host_shards(directory,
+                                    config.directory,
+                                    model.dtype,
+                                    geometry,
+                                    model.tensor_parallel,
+                                    adapters.rank);
   if (!opened.ranks) {
     return;
   }
@@ -47,6 +93,12 @@ void open_files(const std::string& directory,
     return;
   }
   opened.digest = std::move(*digest);
+  if (adapters.rank > 0) {
+    // With room for larger ones its workspace is another.
+    opened.digest += ":lora" + std::to_string(adapters.rank);
+  }
+  opened.ranks->front().adapters = std::move(adapters.sources);
+  check_adapters(opened);
 }
 
 /// The longest prompt and answer together [tokens].
@@ -71,7 +123,7 @@ void open_cuts(const std::string& directory,
                const agent::HostGeometry& geometry,
                OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
-  if (!in_cluster || model.block() > 1 || !opened.ranks) {
+  if (!in_cluster || model.block() > 1 || !opened.ranks || !model.adapters.empty()) {
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ struct OpenedModel {
   Result<std::vector<agent::HostModel>> ranks = std::vector<agent::HostModel>{};
   /// Its stages, where it is cut into 2, 3, ... for several hosts to fetch together.
   std::vector<std::vector<agent::HostModel>> cuts{};
-  std::string digest{};  ///< As store::digest() has it; empty for an external engine.
+  /// As store::digest() has it, with the room for adapters; empty for an external engine.
+  std::string digest{};
+  /// Why requests for an adapter fail, by name; of the others nothing is known against them.
+  std::map<std::string, Error> adapter_failures{};
   /// Where the model is fetched from, as it is in no cache. Empty where it is, or is no such model.
   std::string source{};
   /// Whether it is known what the model is. Else nothing but its source is, which is to be asked.

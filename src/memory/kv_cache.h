@@ -48,7 +48,7 @@ struct KvKeeper {
 ///
 /// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
 /// is mapped here. Used by one thread.
-class KvCache {
+class KvCache : public CachedPages::Owner {
  public:
   /// `pool`, `cached` and the keeper's store outlive the cache; `owner` is the lease that counts
   /// its pages.
@@ -58,7 +58,7 @@ class KvCache {
           CachedPages& cached,
           const KvKeeper& keeper = {});
   /// Gives all pages back; no enqueued work touches them any more.
-  ~KvCache();
+  ~KvCache() override;
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
@@ -123,7 +123,6 @@ class KvCache {
   void check_invariants() const;
 
  private:
-  friend class CachedPages;
   /// Keys are as good as random.
   struct KeyHash {
     std::size_t operator()(const BlockKey& key) const { return key.low; }
@@ -154,7 +153,7 @@ class KvCache {
   void forget_idle(PageEntry& entry, std::uint32_t slot);
   void hand_over(const PageEntry& entry, std::uint32_t slot);
   Page remove_cached(PageId page);
-  void drop(PageId page);
+  void drop(PageId page) override;
   void let_go(PageId id, const Page& page);
   void check_page(const PageEntry& entry) const;
   /// Where a page is in roomy_: of those as full the one that came first, so that which numbers

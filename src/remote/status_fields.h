@@ -160,6 +160,7 @@ inline void fields(Fields& v, DeviceStatus& x) {
   v(28, "serving", x.serving, kCount);
   v(29, "switching", x.switching, kCount);
   v(30, "kv_store", x.kv_store);
+  v(31, "adapters", x.adapters);
 }
 
 inline void fields(Fields& v, HostEntry& x) {

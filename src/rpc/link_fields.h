@@ -75,6 +75,12 @@ inline void fields(Fields& v, spec::LinearAttention& x) {
   });
 }
 
+inline void fields(Fields& v, spec::AdapterSource& x) {
+  v.type("AdapterSource");
+  v(1, "name", x.name);
+  v(2, "directory", x.directory);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -114,6 +120,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(35, "linear", x.linear);
   v(36, "mixer", x.mixer);
   v(37, "sinks", x.sinks);
+  v(48, "adapter_rank", x.adapter_rank, kCount);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);
@@ -143,6 +150,15 @@ inline void fields(Fields& v, PrefixCounts& x) {
   v(2, "queried_tokens", x.queried_tokens);
   v(3, "hit_tokens", x.hit_tokens);
   v(4, "host_tokens", x.host_tokens);
+}
+
+inline void fields(Fields& v, AdapterStatus& x) {
+  v.type("AdapterStatus");
+  v(1, "model", x.model);
+  v(2, "name", x.name);
+  v(3, "pages", x.pages, kCount);
+  v(4, "sequences", x.sequences, kCount);
+  v(5, "loads", x.loads);
 }
 
 inline void fields(Fields& v, KvStoreCounts& x) {
@@ -197,6 +213,7 @@ inline void fields(Fields& v, ModelDescription& x) {
   v(3, "spec", x.spec);
   v(4, "dtype", x.dtype);
   v(5, "directory", x.directory);
+  v(6, "adapters", x.adapters);
 }
 
 inline void fields(Fields& v, JoinGroup& x) {
@@ -332,6 +349,7 @@ inline void fields(Fields& v, WorkerStats& x) {
   v(15, "guest_layers", x.guest_layers);
   v(16, "guest_layers_alone", x.guest_layers_alone);
   v(17, "kv_store", x.kv_store);
+  v(18, "adapters", x.adapters);
 }
 
 inline void fields(Fields& v, Beat& x) {

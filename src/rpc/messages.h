@@ -18,6 +18,7 @@
 #include "policy/batching.h"
 #include "policy/device_queue.h"
 #include "policy/watchdog.h"
+#include "spec/adapter_source.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 
@@ -64,6 +65,7 @@ struct ModelDescription {
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::string directory{};                 ///< Of its files; the worker reads its tokenizer there.
+  std::vector<spec::AdapterSource> adapters{};  ///< Those that its requests may name.
 };
 
 /// Run this shard in lockstep with the other ranks of its model from now on. Beside it go the
@@ -237,22 +239,23 @@ struct HelloAck {
 /// What a worker's shell counts over its life; for metrics, no core hears it.
 struct WorkerStats {
   std::uint64_t steps = 0;
-  std::uint64_t late_steps = 0;                ///< Took 5 % longer than the pace says, or more.
-  std::uint64_t slow_steps = 0;                ///< Of them, 20 % longer or more.
-  std::uint64_t overrun_steps = 0;             ///< Of those, not for being woken late.
-  Duration busy{};                             ///< In steps.
-  Duration mapping{};                          ///< Mapping and unmapping windows.
-  std::uint64_t copied_bytes = 0;              ///< Of images.
-  std::uint64_t peer_load_bytes = 0;           ///< Of them, over other GPUs' links.
-  std::uint64_t peer_assist_bytes = 0;         ///< Over this GPU's link, for others.
-  std::uint64_t kept_bytes = 0;                ///< Mapped for models that are not there.
-  std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
-  ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.
-  Duration guest_busy{};                       ///< Attention over guests of other devices.
-  Duration guest_wait{};                       ///< For that over its own guests elsewhere.
-  std::uint64_t guest_layers{};                ///< Layers of those that their host answered.
-  std::uint64_t guest_layers_alone{};          ///< And that it did not: they were computed here.
-  core::KvStoreCounts kv_store{};              ///< KV of models that have left.
+  std::uint64_t late_steps = 0;                 ///< Took 5 % longer than the pace says, or more.
+  std::uint64_t slow_steps = 0;                 ///< Of them, 20 % longer or more.
+  std::uint64_t overrun_steps = 0;              ///< Of those, not for being woken late.
+  Duration busy{};                              ///< In steps.
+  Duration mapping{};                           ///< Mapping and unmapping windows.
+  std::uint64_t copied_bytes = 0;               ///< Of images.
+  std::uint64_t peer_load_bytes = 0;            ///< Of them, over other GPUs' links.
+  std::uint64_t peer_assist_bytes = 0;          ///< Over this GPU's link, for others.
+  std::uint64_t kept_bytes = 0;                 ///< Mapped for models that are not there.
+  std::vector<core::PrefixCounts> prefixes{};   ///< By model id.
+  ledger::DropCounts dropped_pages{};           ///< Of cached prefixes.
+  Duration guest_busy{};                        ///< Attention over guests of other devices.
+  Duration guest_wait{};                        ///< For that over its own guests elsewhere.
+  std::uint64_t guest_layers{};                 ///< Layers of those that their host answered.
+  std::uint64_t guest_layers_alone{};           ///< And that it did not: they were computed here.
+  core::KvStoreCounts kv_store{};               ///< KV of models that have left.
+  std::vector<core::AdapterStatus> adapters{};  ///< By model and name.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 

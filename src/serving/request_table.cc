@@ -193,7 +193,8 @@ core::Submit RequestTable::submission(const core::RequestRecord& record,
                       .due = due,
                       .priority = record.priority,
                       .client = record.client,
-                      .cache_salt = record.cache_salt};
+                      .cache_salt = record.cache_salt,
+                      .adapter = record.adapter};
   for (std::size_t choice = 0; choice < record.choices.size(); ++choice) {
     if (record.finished[choice] == spec::FinishReason::kNone) {
       submit.choices.push_back(

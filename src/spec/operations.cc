@@ -7,6 +7,9 @@ namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model, DType image) {
   const Scales& scales = model.scales;
+  if (model.adapter_rank > 0) {
+    return "LoRA adapters";
+  }
   if (has_states(model)) {
     return "linear attention";
   }

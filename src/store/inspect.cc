@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "gguf/gguf_text.h"
 #include "spec/json.h"
+#include "store/adapter_config.h"
 #include "store/tensor_set.h"
 
 namespace heddle::store {
@@ -133,6 +134,29 @@ void inspect_directory(const fs::path& directory, Inspection& inspection) {
   add_text(directory, inspection);
 }
 
+/// A LoRA adapter. Whether it fits a model is told where it is configured.
+void inspect_adapter(const fs::path& directory, Inspection& inspection) {
+  inspection.format = "LoRA adapter";
+  const Result<AdapterConfig> config = read_adapter_config(directory);
+  if (!config) {
+    inspection.problems.push_back(config.error().message);
+  } else {
+    inspection.format = fmt::format("LoRA adapter of rank {}, scale {:.3g}{}",
+                                    config->rank,
+                                    config->scale,
+                                    config->base.empty() ? "" : ", trained on " + config->base);
+    inspection.notes.emplace_back(
+        "an adapter is served beside its base: `base: MODEL` and `adapter: DIRECTORY` in the "
+        "configuration, which heddle config check holds against each other");
+  }
+  const Result<TensorSet> tensors = TensorSet::open_file(directory / "adapter_model.safetensors");
+  if (!tensors) {
+    inspection.problems.push_back(tensors.error().message);
+  } else {
+    add_tensors(*tensors, inspection);
+  }
+}
+
 void inspect_config(const fs::path& path, Inspection& inspection) {
   Result<ModelConfig> config = read_model_config(path.parent_path());
   if (!config) {
@@ -206,7 +230,9 @@ void inspect_gguf(const fs::path& path, Inspection& inspection) {
 Result<Inspection> inspect(const fs::path& path) {
   Inspection inspection{.path = path};
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
+  if (fs::is_directory(path, ignored) && is_adapter(path) && !is_there(path / "config.json")) {
+    inspect_adapter(path, inspection);
+  } else if (fs::is_directory(path, ignored)) {
     inspect_directory(path, inspection);
   } else if (!is_there(path)) {
     return Error{Code::kNotFound,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "store/test_adapter.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -53,6 +54,20 @@ TEST_F(InspectTest, TellsWhatIsInADirectory) {
   EXPECT_EQ(found.needs[0].kv_per_token, 2 * found.needs[1].kv_per_token);
   EXPECT_EQ(found.needs[1].kv_per_token, found.needs[2].kv_per_token);  // int8 is of weights only.
   EXPECT_GT(found.needs[1].weights, found.needs[2].weights);
+}
+
+TEST(Inspect, TellsWhatIsInAnAdapter) {
+  const TempDirectory directory;
+  Rng rng(2);
+  const TestAdapter adapter = random_adapter(plausible_model(tiny_model(), rng), rng);
+  adapter.write(directory.path());
+  const Inspection found = inspect(directory.path()).value();
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_EQ(found.format, "LoRA adapter of rank 4, scale 2, trained on some/base");
+  ASSERT_EQ(found.types.size(), 1U);
+  EXPECT_EQ(found.types[0].tensors, 28U);
+  write_text(directory.path() / "adapter_config.json", adapter.config(R"(, "use_dora": true)"));
+  ASSERT_EQ(inspect(directory.path())->problems.size(), 1U);
 }
 
 TEST_F(InspectTest, CollectsProblemsAndGoesOn) {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "engine/adapters.h"
 #include "engine/kept_kv.h"
 #include "ops/context.h"
 #include "store/image_layout.h"
@@ -91,6 +92,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
       }
     });
   }
+  self->adapter_files_ = std::make_unique<AdapterFiles>(self->handlers_.on_compiled);
   self->grammars_ = std::make_unique<Grammars>(self->handlers_.on_compiled);
   if (const Result<void> started = self->grammars_->start(); !started) {
     return started.error();
@@ -105,6 +107,7 @@ void DeviceExecutor::describe(const rpc::ModelDescription& model) {
   grammars_->describe(model.model, model.directory, model.spec.vocab);
   described.spec = model.spec;
   described.layout = store::plan_image(model.spec, model.dtype);
+  adapter_files_->describe(model.model, model.spec, model.dtype, model.adapters);
 }
 
 Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
@@ -540,6 +543,18 @@ rpc::WorkerStats DeviceExecutor::stats() const {
                               .queried_tokens = counts.queried_tokens,
                               .hit_tokens = counts.hit_tokens,
                               .host_tokens = counts.host_tokens});
+  }
+  for (const auto& [model, opened] : opened_) {
+    if (!opened.registered) {
+      continue;
+    }
+    for (const engine::AdapterUse& use : engine::adapters_of(*engine_, model)) {
+      stats.adapters.push_back({.model = model,
+                                .name = adapter_files_->name_of(model, use.identity),
+                                .pages = use.pages,
+                                .sequences = use.sequences,
+                                .loads = use.loads});
+    }
   }
   const engine::KeptCounts kept = engine::KeptKv(*engine_).counts();
   stats.kv_store = {.pages = kept.pages,

@@ -24,6 +24,7 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
+#include "worker/adapter_files.h"
 #include "worker/grammars.h"
 #include "worker/guest_time.h"
 #include "worker/hot_guests.h"
@@ -63,7 +64,7 @@ class DeviceExecutor {
   struct Handlers {
     /// Something begun earlier has come to its end; called in the mapper's thread.
     std::function<void(core::WorkerEvent)> on_event{};
-    /// finish_add() has something to do; called in the thread of grammars.
+    /// finish_add() has something to do; called in the threads of grammars and adapters.
     std::function<void(core::SequenceId)> on_compiled{};
     /// A report for the other side; called in the engine thread, but for PagesReturned, which may
     /// come in the mapper's.
@@ -137,8 +138,9 @@ class DeviceExecutor {
   /// To be called before the core hears of it.
   void finish_close(ModelId model);
 
-  /// The grammar of a sequence is compiled (on_compiled said so). What the core is to hear is
-  /// appended to `events`: of another rank's sequence too, which that core ignores.
+  /// The grammar of a sequence is compiled, or its adapter is open (on_compiled said so). What the
+  /// core is to hear is appended to `events`: of another rank's sequence too, which that core
+  /// ignores.
   void finish_add(core::SequenceId sequence, std::vector<core::WorkerEvent>& events);
 
   /// What a running step may be waiting for must not wait for the step to end: progress of images,
@@ -217,8 +219,15 @@ class DeviceExecutor {
   void take_from_graphs(std::int64_t count);
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
   void add(core::AddSequence& command,
+           AdapterFiles::Handle adapter,
            Grammars::Matcher grammar,
            std::vector<core::WorkerEvent>& events);
+  void compile(core::AddSequence& command,
+               AdapterFiles::Handle adapter,
+               std::vector<core::WorkerEvent>& events);
+  void refuse_sequence(core::SequenceId id,
+                       const Error& error,
+                       std::vector<core::WorkerEvent>& events);
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
   void note_refused(core::SequenceId id);
@@ -252,7 +261,12 @@ class DeviceExecutor {
   std::vector<PageId> graphs_{};  ///< Pages whose memory the driver has for CUDA graphs.
   std::map<ModelId, Described> described_{};
   std::map<ModelId, OpenedModel> opened_{};
-  std::map<core::SequenceId, core::AddSequence> compiling_{};  ///< Wait for their grammars.
+  /// A sequence that waits for its adapter's files, then for its grammar.
+  struct Waiting {
+    core::AddSequence command{};
+    AdapterFiles::Handle adapter{};  ///< Once it is open.
+  };
+  std::map<core::SequenceId, Waiting> compiling_{};
   /// Sequences that the engine would not take; the core may still have them removed.
   std::set<core::SequenceId> refused_{};
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
@@ -285,6 +299,7 @@ class DeviceExecutor {
   std::unique_ptr<HotGuests> guests_{};  ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
+  std::unique_ptr<AdapterFiles> adapter_files_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.
   std::unique_ptr<PeerAssist> peer_assist_{};
   std::vector<std::unique_ptr<PeerLoad>> peer_loads_{};  ///< Use the mapper.

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/test_places.h"
 #include "engine/test_host.h"
+#include "store/test_adapter.h"
 
 namespace heddle::worker {
 namespace {
@@ -113,14 +114,19 @@ class DeviceExecutorTest : public testing::Test {
                     .value();
   }
 
-  void open(ModelId id, const std::string& golden, bool complete = true) {
+  void open(ModelId id,
+            const std::string& golden,
+            bool complete = true,
+            const std::vector<spec::AdapterSource>& adapters = {}) {
     const auto directory = engine::golden_directory() / golden;
-    const engine::LoadedModel model = host_.load(directory, spec::DType::kF32);
+    engine::LoadedModel model = host_.load(directory, spec::DType::kF32);
+    model.spec.adapter_rank = adapters.empty() ? 0 : 8;
     executor_->describe({.model = id,
                          .name = golden,
                          .spec = model.spec,
                          .dtype = spec::DType::kF32,
-                         .directory = directory});
+                         .directory = directory,
+                         .adapters = adapters});
     EXPECT_TRUE(carry_out(core::OpenModel{.model = id,
                                           .pages = model.pages,
                                           .image_bytes = model.layout.bytes,
@@ -231,6 +237,53 @@ TEST_F(DeviceExecutorTest, ASequenceMayEndBeforeItsGrammarIsCompiled) {
   const auto refused = finish_add(core::SequenceId(2));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(std::get<core::SequenceRefused>(refused[0]).error.code, Code::kInvalidArgument);
+}
+
+TEST_F(DeviceExecutorTest, ASequenceWaitsForItsAdapterThenForItsGrammar) {
+  const store::TempDirectory directory;
+  Rng rng(3);
+  store::random_adapter(
+      store::all_tensors(store::TensorSet::open(places::source("models/adder")).value()), rng)
+      .write(directory.path());
+  open(kFirst,
+       places::source("models/adder"),
+       /*complete=*/true,
+       {{.name = "fine", .directory = directory.path()}, {.name = "lost", .directory = "/no"}});
+  core::AddSequence both = constrained(core::SequenceId(1), "[0-9]+");
+  both.adapter = "fine";
+  EXPECT_TRUE(carry_out(both).empty()) << "its files are opened";
+  EXPECT_EQ(heard_.next_compiled(), core::SequenceId(1));
+  EXPECT_TRUE(finish_add(core::SequenceId(1)).empty()) << "its grammar is compiled";
+  EXPECT_EQ(heard_.next_compiled(), core::SequenceId(1));
+  const auto ready = finish_add(core::SequenceId(1));
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<core::SequenceReady>(ready[0]));
+  const auto step = carry_out(core::RunStep{
+      .plan = {.batches = {{.model = kFirst,
+                            .slices = {{.sequence = core::SequenceId(1), .tokens = 3}}}}}});
+  EXPECT_TRUE(std::get<core::StepDone>(step.at(0)).slices.at(0).token.has_value());
+  const rpc::WorkerStats stats = executor_->stats();
+  ASSERT_EQ(stats.adapters.size(), 1U);
+  EXPECT_EQ(stats.adapters[0].name, "fine");
+  EXPECT_EQ(stats.adapters[0].sequences, 1);
+
+  core::AddSequence plain{.sequence = core::SequenceId(2),
+                          .model = kFirst,
+                          .tokens = {1, 2},
+                          .prompt_tokens = 2,
+                          .params = {.max_tokens = 1},
+                          .adapter = "fine"};
+  const auto at_once = carry_out(plain);
+  ASSERT_EQ(at_once.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<core::SequenceReady>(at_once[0])) << "the files are open";
+  plain.sequence = core::SequenceId(3);
+  plain.adapter = "lost";
+  EXPECT_TRUE(carry_out(plain).empty());
+  EXPECT_EQ(heard_.next_compiled(), core::SequenceId(3));
+  EXPECT_TRUE(std::holds_alternative<core::SequenceRefused>(finish_add(core::SequenceId(3)).at(0)));
+  plain.sequence = core::SequenceId(4);
+  plain.adapter = "unknown";
+  EXPECT_EQ(std::get<core::SequenceRefused>(carry_out(plain).at(0)).error.code, Code::kNotFound);
 }
 
 /// A host and its worker in small: images are read, exchanged for free pages, copied and dropped,

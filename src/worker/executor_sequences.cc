@@ -9,31 +9,60 @@ namespace heddle::worker {
 
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
   const core::SequenceId id = command.sequence;
-  if (!command.params.grammar.constrains()) {
-    add(command, nullptr, events);
-  } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
-    add(command, std::move(grammar), events);
+  if (command.adapter.empty()) {
+    compile(command, nullptr, events);
+    return;
+  }
+  auto adapter = adapter_files_->ask(id, command.model, command.adapter);
+  if (!adapter) {
+    refuse_sequence(id, adapter.error(), events);
+  } else if (*adapter == nullptr) {
+    compiling_.emplace(id, Waiting{.command = std::move(command)});
   } else {
-    compiling_.emplace(id, std::move(command));
+    compile(command, std::move(*adapter), events);
   }
 }
 
+/// Adds a sequence whose adapter, if it has one, is open: at once, or when its grammar is compiled.
+void DeviceExecutor::compile(core::AddSequence& command,
+                             AdapterFiles::Handle adapter,
+                             std::vector<core::WorkerEvent>& events) {
+  const core::SequenceId id = command.sequence;
+  if (!command.params.grammar.constrains()) {
+    add(command, std::move(adapter), nullptr, events);
+  } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
+    add(command, std::move(adapter), std::move(grammar), events);
+  } else {
+    compiling_.emplace(id, Waiting{.command = std::move(command), .adapter = std::move(adapter)});
+  }
+}
+
+void DeviceExecutor::refuse_sequence(core::SequenceId id,
+                                     const Error& error,
+                                     std::vector<core::WorkerEvent>& events) {
+  note_refused(id);
+  followed_.erase(id);
+  events.push_back(core::SequenceRefused{.sequence = id, .error = error});
+}
+
 void DeviceExecutor::add(core::AddSequence& command,
+                         AdapterFiles::Handle adapter,
                          Grammars::Matcher grammar,
                          std::vector<core::WorkerEvent>& events) {
   const core::SequenceId id = command.sequence;
-  const bool constrained = grammar != nullptr;
+  const bool waited = grammar != nullptr || adapter != nullptr;
   const Result<void> added = engine_->add_sequence({.id = id,
                                                     .model = command.model,
                                                     .tokens = std::move(command.tokens),
                                                     .prompt_tokens = command.prompt_tokens,
                                                     .params = std::move(command.params),
                                                     .grammar = std::move(grammar),
-                                                    .cache_salt = std::move(command.cache_salt)});
+                                                    .cache_salt = std::move(command.cache_salt),
+                                                    .adapter = std::move(adapter)});
   if (!added) {
     note_refused(id);
     events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
-  } else if (constrained) {
+  } else if (waited) {
     events.push_back(core::SequenceReady{.sequence = id});
   }
 }
@@ -43,14 +72,26 @@ void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::Wor
   if (found == compiling_.end()) {
     return;  // It was removed meanwhile, or somebody waited for it.
   }
-  core::AddSequence command = std::move(compiling_.extract(found).mapped());
-  auto grammar = grammars_->take(sequence);
-  if (grammar) {
-    add(command, std::move(*grammar), events);
+  if (!found->second.command.adapter.empty() && found->second.adapter == nullptr) {
+    auto adapter = adapter_files_->take(sequence);
+    if (!adapter) {
+      return;
+    }
+    core::AddSequence command = std::move(compiling_.extract(found).mapped().command);
+    if (*adapter) {
+      compile(command, std::move(**adapter), events);
+    } else {
+      refuse_sequence(sequence, adapter->error(), events);
+    }
     return;
   }
-  note_refused(sequence);
-  events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
+  Waiting waiting = std::move(compiling_.extract(found).mapped());
+  auto grammar = grammars_->take(sequence);
+  if (grammar) {
+    add(waiting.command, std::move(waiting.adapter), std::move(*grammar), events);
+    return;
+  }
+  refuse_sequence(sequence, grammar.error(), events);
 }
 
 /// Rank 0 runs a sequence once its own grammar is compiled. Another rank has been at it as long.
@@ -198,6 +239,7 @@ void DeviceExecutor::remove(core::SequenceId id) {
   kv_asks_.erase(id);
   if (compiling_.erase(id) > 0) {
     grammars_->forget(id);
+    adapter_files_->forget(id);
   } else if (refused_.erase(id) == 0) {
     engine_->remove_sequence(id);
     kv_changed_ = true;

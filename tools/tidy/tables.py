@@ -79,6 +79,7 @@ BANNED = {
 # what tests them starts the processes.
 TESTED_BY = {
     "engine/state_copies.cc": "engine/decoder_states_test.cc",
+    "engine/decoder_adapters.cc": "engine/adapters_test.cc",
     "engine/stored_kv.cc": "engine/kept_kv_test.cc",
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "gateway/news_stream.cc": "gateway/log_handlers_test.cc",
