@@ -96,7 +96,7 @@ Result<std::string> decided_as(Client& client, const std::string& model) {
   }
   if (const Result<std::string> hidden = client.get("/v1/models/" + model)) {
     const Result<spec::Json> one = spec::parse_json(*hidden, "/v1/models");
-    return one ? base_of(*one) : one.error();
+    return one ? Result<std::string>(base_of(*one)) : one.error();
   }
   const std::string meant = nearest(model, {names.begin(), names.end()});
   return Error{.code = Code::kNotFound,

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "config/config.h"
-#include "config/document.h"
 #include "config/fields.h"
+#include "config/reader.h"
 
 namespace heddle::config {
 

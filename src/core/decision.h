@@ -18,7 +18,7 @@ enum class DecisionKind : std::uint8_t {
   kMove,      ///< Bring it to another device, which has more memory to spare for its KV.
   kDrain,     ///< Send it nothing more there, so that it can be evicted.
   kEvict,     ///< Take it off a device.
-  kWait,      ///< Leave it to wait: there is no place for it now.
+  kWait,      ///< Leave it to wait: there is no place now, or its weights are on their way.
   kLend,      ///< Have a device lend memory to its KV (WEAVER).
   kRecall,    ///< Have that come back.
   kGather,    ///< Have KV of requests in its stages move to the whole of it, and them with it.
@@ -33,7 +33,7 @@ inline constexpr std::size_t kDecisionKinds = 11;
 struct Decision {
   DecisionKind kind = DecisionKind::kLoad;
   ModelId model{};
-  std::optional<DeviceId> device{};  ///< None of kWait.
+  std::optional<DeviceId> device{};  ///< Of kWait: where weights are on their way.
   /// Of kEvict, kDrain, kStepBack and kRecall: who needs the room.
   std::optional<ModelId> for_model{};
   std::string why{};  ///< A sentence with its numbers, without model and device.

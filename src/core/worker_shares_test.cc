@@ -98,6 +98,15 @@ TEST(WorkerShares, AFollowerOffersWhatItHasAndKeepsWhatAllHave) {
   EXPECT_EQ(follower.core.report().models.at(0).kv_pages, 6) << "as the manager hears of it";
 }
 
+TEST(WorkerShares, WhatIsOfferedIsNotReported) {
+  ShareBench follower(false);
+  const auto offered = follower.tell(ShareAsked{.model = kShard, .pages = 30});
+  EXPECT_EQ(find<DeviceReport>(offered), nullptr);
+  const auto set = follower.tell(ShareSet{.model = kShard, .pages = 6});
+  ASSERT_NE(find<DeviceReport>(set), nullptr);
+  EXPECT_EQ(find<DeviceReport>(set)->usage.free, 25);
+}
+
 TEST(WorkerShares, AFollowerOfAnotherLeaderBeginsAnew) {
   ShareBench follower(false);
   follower.tell(ShareAsked{.model = kShard, .pages = 10});

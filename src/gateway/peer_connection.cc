@@ -16,7 +16,7 @@ using ErrorCode = boost::system::error_code;
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
-constexpr Duration kSendTimeout = 30s;
+constexpr Duration kSendTimeout = std::chrono::seconds(30);
 
 }  // namespace
 

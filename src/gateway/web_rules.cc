@@ -60,6 +60,13 @@ bool is_simple(const std::optional<std::string_view>& type) {
          is_same_field(*type, "multipart/form-data");
 }
 
+/// Whether it has a header that no page may send without asking first, and no browser by itself.
+bool shows_key(const HeadFacts& facts) {
+  constexpr std::string_view kBearer = "Bearer ";
+  return !facts.api_key.empty() ||
+         is_same_field(facts.authorization.substr(0, kBearer.size()), kBearer);
+}
+
 /// A type that the endpoint does not take, or that a page whose origin nobody tells may have sent.
 std::optional<api::ApiError> refuse_type(const HeadFacts& facts, Body body) {
   if (body == Body::kJson && !facts.encoding.empty()) {
@@ -78,7 +85,8 @@ std::optional<api::ApiError> refuse_type(const HeadFacts& facts, Body body) {
   const bool unspoken =
       !type || type->empty() || is_same_field(*type, "application/x-www-form-urlencoded");
   const bool taken = body == Body::kAny || unspoken || is_json(*type);
-  const bool forged = facts.browser && is_simple(type) && facts.site != "same-origin";
+  const bool forged =
+      facts.browser && is_simple(type) && facts.site != "same-origin" && !shows_key(facts);
   if (taken && !forged) {
     return std::nullopt;
   }

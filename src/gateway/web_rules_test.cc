@@ -185,6 +185,13 @@ TEST(WebRules, WhatAPageMaySendUnaskedIsRefusedWhereAPageMayHaveSentIt) {
     }
   }
   const HttpFields::value_type sound{"Content-Type", "multipart/form-data; boundary=x"};
+  const HttpFields::value_type fetched{"Sec-Fetch-Mode", "cors"};
+  for (const HttpFields::value_type& key :
+       HttpFields{{"Authorization", "Bearer x"}, {"x-api-key", "x"}}) {
+    EXPECT_EQ(refused_body({fetched, sound, key}, &kAnyEndpoint), 0) << "Node's fetch sends that";
+  }
+  EXPECT_EQ(refused_body({fetched, sound, {"Authorization", "Basic x"}}, &kAnyEndpoint), 415)
+      << "browsers add that by themselves";
   EXPECT_EQ(refused_body({sound}, &kAnyEndpoint), 0) << "a program's upload for an engine";
   EXPECT_EQ(refused_body({sound, {"Origin", "http://localhost"}}, &kAnyEndpoint), 0);
   EXPECT_EQ(refused_body({sound, {"Origin", "http://evil.example"}}, &kAnyEndpoint), 403);

@@ -9,8 +9,8 @@ import uuid
 import pytest
 import server as heddle
 
-BODY = 8 << 20
-EXTRA = f"limits: {{body: {BODY}}}\nbatches: {{disk: 12MiB, quiet: 100ms}}\napiKeys: [alice, bob]\n"
+BODY = 12 << 20
+EXTRA = f"limits: {{body: {BODY}}}\nbatches: {{disk: 20MiB, quiet: 100ms}}\napiKeys: [alice, bob]\n"
 LINE = 4 << 20
 
 
@@ -69,8 +69,8 @@ def test_a_file_that_is_too_large(server):
     edge, body = form(b"x" * BODY)
     status, _, _ = call(server, "/v1/files", body, **{"Content-Type": f"multipart/form-data; boundary={edge}"})
     assert status == 413
-    assert upload(server, b"x" * (7 << 20))[0] == 200
-    status, _, told = upload(server, b"x" * (7 << 20))
+    assert upload(server, b"x" * (11 << 20))[0] == 200
+    status, _, told = upload(server, b"x" * (11 << 20))
     assert status == 413 and "batches.disk" in told["error"]["message"]
     clear(server)
     assert not list(pathlib.Path(server.data, "batches/files").iterdir())

@@ -251,26 +251,21 @@ TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
 /// Two sharded models on the same two devices.
 class TwoGroups : public Groups {
  protected:
-  /// With memory for the weights of both, and so many pages of KV; nullopt: as many as a request of
-  /// either may need.
-  LiveSystem& make_two(std::optional<std::int64_t> kv_pages, Duration pace = {}) {
+  /// With memory for the weights of both, and so many pages of KV.
+  LiveSystem& make_two(std::int64_t kv_pages, Duration pace = {}) {
     config::Config config = small_host(0, 2);
     std::int64_t images = 0;
     std::int64_t workspace = 0;
-    std::int64_t kv = 0;
     for (const char* name : {kSharded, kOtherSharded}) {
       add_golden(config, name);
       config::ModelConfig& model = config.models.back();
       model.tensor_parallel = 2;
       const policy::Footprint need = footprint_of(config, model);
-      const std::int64_t length = 16 + std::ssize(engine::read_golden(name).greedy);
       images += need.image_pages;
       workspace = std::max(workspace, need.overhead_pages);
-      kv = std::max(kv, policy::kv_pages(need.kv, {&length, 1}) + need.min_kv_pages);
     }
     for (config::DeviceConfig& device : config.devices) {
-      const std::int64_t pages = images + workspace + kv_pages.value_or(kv);
-      device.memory = static_cast<std::uint64_t>(pages) * kPageBytes;
+      device.memory = static_cast<std::uint64_t>(images + workspace + kv_pages) * kPageBytes;
       device.pace.step = pace;
     }
     system_.emplace(config);
@@ -321,8 +316,9 @@ TEST_F(TwoGroups, WithMemoryForBothTheyRunAtOnceAndNobodyLeaves) {
   }
 }
 
+// A request needs 2 pages of the first and 1 of the second, of which shares hold one more.
 TEST_F(TwoGroups, WithMemoryForKvOfOneTheyStepBackByTurns) {
-  LiveSystem& system = make_two(std::nullopt);
+  LiveSystem& system = make_two(3);
   for (int turn = 0; turn < 4; ++turn) {
     expect_right(ask(kSharded), sharded_);
     expect_right(ask_other(), other_);

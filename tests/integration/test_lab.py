@@ -181,7 +181,8 @@ def test_external_engines_are_played_measured_and_predicted(tmp_path):
 def test_engines_that_are_described_are_predicted_without_them(tmp_path):
     first, _, said = engines(tmp_path, "predict", DESCRIBED)
     assert "listens on" not in said
-    assert first[0] == pytest.approx(5.04, abs=0.05) and first[2] == pytest.approx(1.05, abs=0.05)
+    assert first[0] == pytest.approx(5.04, abs=0.05)
+    assert 1.05 < first[2] < 1.3, "the other falls asleep, it wakes up and answers; the manager may look again in between"
 
 
 def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):

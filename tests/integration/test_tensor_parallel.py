@@ -1,8 +1,6 @@
 """A model sharded over two devices answers as on one, takes turns with others, and outlives its workers."""
 
-import concurrent.futures
 import os
-import re
 import signal
 
 import pytest
@@ -64,51 +62,6 @@ def test_a_stream_goes_on_whichever_worker_is_killed(sharded, rank):
     assert stream(sharded, "adder", prompt, kill_at_second)[0] == answer
     # Its answer needed both devices anew, so by now both have restarted.
     assert [device["restarts"] for device in devices(sharded)] == [count + 1 for count in before]
-
-
-def two_sharded(memory):
-    """adder and reverser, each over both devices."""
-    models = [
-        f"  {name}: {{path: {heddle.MODELS / name}, dtype: float32, tensor_parallel: 2, min_residence: 0s}}\n"
-        for name in ("adder", "reverser")
-    ]
-    return heddle.Server(heddle.config(models=models, devices=DEVICES.replace("3MiB", memory)))
-
-
-def counts(server, name):
-    """{model: value} of a metric, its series of each model summed up."""
-    rows = re.findall(rf'^{name}\{{[^}}]*model_name="(\w+)"[^}}]*\}} (\d+)', server.call("/metrics")[2], re.M)
-    return {model: sum(int(value) for row, value in rows if row == model) for model, _ in rows}
-
-
-def test_two_groups_run_at_once_on_the_same_devices():
-    with two_sharded("8MiB") as both:
-        prompts = [(name, *row) for name in ("adder", "reverser") for row in heddle.eval_set(name, 12)]
-        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-            answers = list(pool.map(lambda row: both.chat(row[0], row[1]), prompts))
-        assert answers == [answer for _, _, answer in prompts]
-        for device in devices(both):
-            assert {shard["model"] for shard in device["shards"]} == {"adder", "reverser"}
-            assert not any(row["staged"] for row in device["models"])
-        assert counts(both, "heddle_model_loads_total") == {"adder": 1, "reverser": 1}
-        assert counts(both, "heddle_group_step_backs_total") == {"adder": 0, "reverser": 0}
-
-
-def test_without_room_for_kv_of_both_an_idle_group_steps_back(tmp_path):
-    # Each shard has half a model of 1.4 million parameters, which float32 makes 2.7 MiB.
-    with two_sharded("5632KiB") as both:
-        for turn in range(4):
-            for name in ("adder", "reverser"):
-                prompt, answer = heddle.eval_set(name, 4)[turn]
-                assert both.chat(name, prompt) == answer
-        backs = counts(both, "heddle_group_step_backs_total")
-        decided = both.call("/api/decisions")[2]["decisions"]
-        print(backs, [(row["kind"], row["model"], row["why"]) for row in decided], devices(both))
-        assert counts(both, "heddle_model_loads_total") == {"adder": 1, "reverser": 1}
-        assert sum(backs.values()) >= 3
-        assert any(row["kind"] == "step_back" for row in decided)
-        for device in devices(both):
-            assert [row["staged"] for row in device["models"]].count(True) == 1
 
 
 def test_no_block_of_devices_is_an_error_before_the_start(sharded, tmp_path):

@@ -154,6 +154,18 @@ TEST(BesideGroups, AnIdleGroupOfAnotherLeaderStepsBackAndItsShardsStay) {
   EXPECT_EQ(start_kind(core.state, kGroup, core.device()), StartKind::kHit);
 }
 
+TEST(BesideGroups, OneThatFillsItsDevicesIsNoReasonToFail) {
+  TwoGroups core;
+  core.lead_apart();
+  core.serve_group();
+  core.hold(kGroup, kDevice, 12);
+  core.hold(kShard, kOther, 12);
+  core.wait(kSecond);
+  place(core.all_parts);
+  EXPECT_TRUE(core.failed().empty());
+  EXPECT_EQ(core.told_to_step_back(), kFirst);
+}
+
 TEST(BesideGroups, ABusyOneIsDrainedFirst) {
   TwoGroups core;
   core.lead_apart();
