@@ -488,32 +488,6 @@ TEST(Live, AnEngineOnSeveralGpusComesAsOne) {
   EXPECT_EQ(run.counts.completed, 6);
 }
 
-TEST(Live, EnginesOutliveWhateverFails) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-    SCOPED_TRACE(seed);
-    Rng rng(seed);
-    Flags flags({{"kv_gb", "24"}, {"window", "20"}});
-    LivePlane plane(flags);
-    std::vector<ModelSpec> models = models_with_engines(3, 5);
-    models[1].tp = 2;
-    const TestRun run =
-        run_world(test_cluster(2, 2), models, plane, live_bursts(seed, 5, 80), [&](World& world) {
-          for (int i = 0; i < 6; ++i) {
-            const Instant at(from_seconds(2 + static_cast<double>(rng.below(150))));
-            const auto fault = std::array{
-                World::Fault::kGpu, World::Fault::kHost, World::Fault::kWorker}[rng.below(3)];
-            const std::uint64_t target = rng.below(fault == World::Fault::kHost ? 2 : 4);
-            world.inject(at, fault, target, 0);
-            world.repair(
-                at + from_seconds(1 + static_cast<double>(rng.below(20))), fault, target, 0);
-          }
-        });
-    EXPECT_EQ(run.counts.completed + run.counts.refused, 80);
-    EXPECT_GE(run.counts.completed, 60);
-    EXPECT_EQ(run.end.kind, RunEnd::Kind::kDone);
-  }
-}
-
 TEST(Live, AnEngineWhoseGpuFailsStartsAgain) {
   Flags flags({{"prewarm", "0"}});
   LivePlane plane(flags);
