@@ -222,7 +222,7 @@ class Planner {
       std::optional<FoundGroup> found = want.blocks.empty() ? std::nullopt : find();
       if (!found) {
         want.blocks = blocks_of(*vacancy.model);
-        want.alone = !want.blocks.empty();
+        want.alone = vacancy.model->alone;
         found = find();
       }
       place(vacancy, found, index);

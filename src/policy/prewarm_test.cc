@@ -221,6 +221,7 @@ TEST(PlanPrewarm, GroupsThatAreNamedAreTheOnlyOnes) {
     map.place(serving);
     std::vector<ModelDemand> models = {demand(0, 20, 2, 50)};
     models[0].blocks = {{DeviceId(0), DeviceId(2)}, {DeviceId(1), DeviceId(3)}};
+    models[0].alone = true;
     const auto loads = of(plan_prewarm(map, models, options), PrewarmAction::kLoad);
     ASSERT_EQ(loads.size(), 1U);
     EXPECT_EQ(loads[0].devices, (std::vector{DeviceId(1), DeviceId(3)}));

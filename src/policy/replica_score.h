@@ -65,6 +65,7 @@ struct ModelDemand {
   std::int64_t devices = 1;    ///< tp: devices of one instance, all of one server.
   /// Groups of so many devices that it may lie on; empty: any.
   std::vector<std::vector<DeviceId>> blocks{};
+  bool alone = false;  ///< It has its block to itself when it runs.
   /// Of one device alone: where it is loaded soonest, to be tried before all others.
   std::vector<DeviceId> near{};
   std::int64_t pages_per_device = 0;  ///< Its weights on each of them.

@@ -266,6 +266,47 @@ TEST(Twin, EnginesBorrowTheirMemoryOfTheDeviceOfModels) {
   }
 }
 
+// Whatever is awake, a request of a model has room beside it.
+TEST(Twin, AnyLoadOfModelsAndEnginesIsAnsweredThoughWorkersDie) {
+  const std::uint64_t seed = 20261128;
+  SCOPED_TRACE(seed);
+  Rng rng(seed);
+  for (int round = 0; round < 24; ++round) {
+    SCOPED_TRACE(round);
+    TwinSetup setup = setup_with_engines(2, 64 + 8 * (round % 3), round % 2 == 0);
+    setup.checked = round % 3 != 0;
+    setup.hosts[0].engines[0].hosted.levels.insert(setup.hosts[0].engines[0].hosted.levels.begin(),
+                                                   spec::SuspendLevel::kReclaim);
+    setup.hosts[0].engines[0].suspensions[spec::SuspendLevel::kReclaim] = {
+        .out = 20ms, .in = 200ms, .held_pages = static_cast<std::int64_t>(rng.below(20))};
+    setup.manager.models[2].external->drain = 500ms;
+    setup.manager.options.planner = {
+        .prewarm = round % 4 != 0, .value = true, .period = 250ms, .calendar = {.window = 5s}};
+    std::vector<Ask> asks;
+    Duration at{};
+    for (int i = 0; i < 60; ++i) {
+      at += Duration(static_cast<Duration::rep>(rng.below(3'000'000'000)));
+      asks.push_back({Instant(at),
+                      ModelId(1 + rng.below(4)),
+                      static_cast<std::int64_t>(1 + rng.below(60)),
+                      static_cast<std::int64_t>(1 + rng.below(40))});
+    }
+    const FaultPlan faults{.seed = rng.next(), .deaths = round % 4, .deaths_within = 60s};
+    std::vector<std::vector<Answer>> plays;
+    for (int play = 0; play < 2; ++play) {
+      Twin twin(setup, faults);
+      plays.push_back(twin.run(asks, 1s, [](Duration) {}));
+    }
+    for (std::size_t i = 0; i < asks.size(); ++i) {
+      const Answer& answer = plays[0][i];
+      EXPECT_EQ(answer.error, "") << i;
+      EXPECT_EQ(answer.tokens, asks[i].output_tokens) << i;
+      EXPECT_EQ(answer.first, plays[1][i].first);
+      EXPECT_EQ(answer.last, plays[1][i].last);
+    }
+  }
+}
+
 TEST(Twin, AnEngineThatIsForeseenIsThereWhenItIsAskedFor) {
   for (const bool prewarm : {true, false}) {
     TwinSetup setup = setup_with_engines(0, 30, true);

@@ -135,7 +135,8 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
   policy::Load load{.mean = forecast.load.mean,
                     .peak = std::max(forecast.load.mean, forecast.load.peak)};
   std::vector<std::vector<DeviceId>> blocks = blocks_of(state, id);
-  if (!blocks.empty()) {  // It runs on one of them, whatever its load.
+  const bool alone = !blocks.empty();
+  if (alone) {  // It runs on one of them, whatever its load.
     load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
   }
   return policy::gate_demand(
@@ -146,6 +147,7 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
        .instances = instances,
        .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
        .blocks = std::move(blocks),
+       .alone = alone,
        .pages_per_device = pages_per_device(state, id),
        .hit_time = kHitTime,
        .ttft = model.objectives().ttft},
@@ -198,6 +200,11 @@ void add_sources(const State& state, std::vector<policy::ModelDemand>& demands) 
       demand.load_time = start_time(state, model, home(state, model));
       if (!model.grouped() && !model.external()) {
         demand.near = near(state, model);
+        if (model.footprints.size() < state.devices.size()) {
+          for (const Seat& seat : model.footprints.seats()) {
+            demand.blocks.push_back({seat.device});
+          }
+        }
       }
     }
   }

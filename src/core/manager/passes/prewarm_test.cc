@@ -118,6 +118,20 @@ TEST(Prewarm, OfAModelThatIsHotTheHighestLoadLatelyStandsForAForecastThatIsWrong
   }
 }
 
+TEST(Prewarm, AModelIsLoadedOnlyWhereItMayBe) {
+  for (const PlannerOptions& planner : {kValue, PlannerOptions{.prewarm = true}}) {
+    Foreseen core(3, planner);
+    core.model(kA).footprints.erase_if([](DeviceId device) { return device != kOther; });
+    prewarm(core.parts);
+    EXPECT_EQ(core.loads(), (Spots{{kOther, kA}}));
+  }
+  Foreseen core(3);
+  core.model(kA).footprints.erase_if([](DeviceId device) { return device != kOther; });
+  core.plans.begin(kOther, kB, {});
+  prewarm(core.parts);
+  EXPECT_TRUE(core.loads().empty()) << "others are no place for it";
+}
+
 // ---- What is not ----
 
 TEST(Prewarm, AModelThatWasSentAwayOrCannotBeHadIsNotLoaded) {
