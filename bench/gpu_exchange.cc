@@ -7,13 +7,11 @@
 //   gpu_exchange small    sizes that the emulated driver gets through (its times mean nothing)
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -42,9 +40,6 @@ constexpr std::array kWays = {WayName{Way::kOneShot, "one shot", "1048576"},
                               WayName{Way::kTwoShots, "two shots", "0"},
                               WayName{Way::kHost, "through the host", "0"}};
 
-/// Of a child that found one GPU.
-constexpr int kOneGpu = 77;
-
 struct Plan {
   WayName way;
   std::vector<std::int64_t> kib;
@@ -62,11 +57,18 @@ Plan plan_of(const WayName& way, bool small) {
           .each = way.way == Way::kHost ? 4 : 20};
 }
 
-using Devices = std::vector<std::unique_ptr<device::CudaDevice>>;
+std::unique_ptr<device::CudaDevice> device_of(std::int64_t ordinal) {
+  return must(
+      device::CudaDevice::create({.ordinal = static_cast<int>(ordinal), .bytes = 64U << 20U}));
+}
 
-/// GPUs from the first one on that all reach each other.
-Devices linked_devices() {
-  Devices devices;
+/// What a process that counted GPUs ends with, less their number: others failed.
+constexpr int kCounted = 100;
+
+/// How many GPUs from the first one on all reach each other, and kCounted.
+int count_linked() {
+  std::vector<std::unique_ptr<device::CudaDevice>> devices;
+  devices.push_back(device_of(0));
   while (devices.size() < ops::PeerArea::kRanksMax) {
     const int ordinal = static_cast<int>(devices.size());
     auto device = device::CudaDevice::create({.ordinal = ordinal, .bytes = 64U << 20U});
@@ -74,14 +76,11 @@ Devices linked_devices() {
                           return other->is_linked_to(ordinal);
                         });
     if (!linked) {
-      if (ordinal == 0) {
-        must(std::move(device));
-      }
       break;
     }
     devices.push_back(std::move(*device));
   }
-  return devices;
+  return kCounted + static_cast<int>(devices.size());
 }
 
 /// What each of `ranks` ranks has of the others.
@@ -92,7 +91,7 @@ std::vector<worker::RankLinks> links_of(const std::shared_ptr<collective::Shared
     links[rank].gpu = static_cast<int>(rank);
     links[rank].rank = static_cast<std::int64_t>(rank);
     links[rank].sockets.resize(ranks);
-    links[rank].area = area;
+    links[rank].area = must(collective::SharedArea::attach(area->fd()));  // Each pins its own.
   }
   for (std::size_t a = 0; a < ranks; ++a) {
     for (std::size_t b = a + 1; b < ranks; ++b) {
@@ -104,7 +103,7 @@ std::vector<worker::RankLinks> links_of(const std::shared_ptr<collective::Shared
   return links;
 }
 
-/// A rank of a group, in a thread of its own.
+/// A rank of a group, in a process of its own.
 class Rank {
  public:
   Rank(device::CudaDevice& device, const worker::RankLinks& links, const Plan& plan)
@@ -118,10 +117,10 @@ class Rank {
   }
 
   /// The middle of what an exchange of so many KiB takes [us], all ranks having begun together.
-  double microseconds(std::int64_t kib, std::barrier<>& together) {
+  double microseconds(std::int64_t kib) {
     std::vector<double> found;
     for (int round = 0; round <= plan_.rounds; ++round) {
-      together.arrive_and_wait();
+      meet();
       const auto began = std::chrono::steady_clock::now();
       for (int i = 0; i < plan_.each; ++i) {
         enqueue(kib);
@@ -134,6 +133,8 @@ class Rank {
     }
     return bench::median(std::move(found));
   }
+
+  void meet() { must(collective_.agree(0)); }
 
  private:
   static std::size_t bytes_of(std::int64_t kib) { return static_cast<std::size_t>(kib) << 10U; }
@@ -155,65 +156,82 @@ class Rank {
   std::unique_ptr<worker::PeerRanks> peers_{};
 };
 
-void measure(const Devices& devices, std::int64_t ranks, const Plan& plan) {
+/// What a rank's process does: the first one reports.
+void measure(const worker::RankLinks& links, const Plan& plan) {
   const bench::Report report("exchange");
-  const auto area = must(collective::SharedArea::create(ranks));
-  const std::vector<worker::RankLinks> links = links_of(area);
-  std::barrier<> together(ranks);
-  std::vector<std::thread> threads;
-  for (std::size_t at = 0; at < links.size(); ++at) {
-    threads.emplace_back([&, at] {
-      Rank rank(*devices[at], links[at], plan);
-      for (const std::int64_t kib : plan.kib) {
-        const double us = rank.microseconds(kib, together);
-        if (at == 0) {
-          report.row("all-reduce of " + std::to_string(kib) + " KiB, " + std::to_string(ranks) +
-                         " ranks, " + plan.way.name,
-                     {{"us", us}, {"gb_s", static_cast<double>(kib) * 1024e-3 / us}});
-        }
-      }
-      together.arrive_and_wait();  // Nobody goes before all are through.
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
-
-/// In a process of its own, as a process reads its tunables once.
-int run(const Plan& plan) {
-  ::setenv("HEDDLE_TUNE_ONE_SHOT_KIB", plan.way.one_shot_kib, 1);  // NOLINT(concurrency-mt-unsafe)
-  const Devices devices = linked_devices();
-  if (devices.size() < 2) {
-    bench::Report("exchange").skip("all-reduce", "one GPU, or none that it reaches");
-    return kOneGpu;
-  }
-  for (const std::int64_t ranks : {2, 4, 8}) {
-    const bool same = ranks == 2 && plan.way.way == Way::kTwoShots;
-    if (ranks <= std::ssize(devices) && !same) {
-      measure(devices, ranks, plan);
+  const auto device = device_of(links.rank);
+  Rank rank(*device, links, plan);
+  for (const std::int64_t kib : plan.kib) {
+    const double us = rank.microseconds(kib);
+    if (links.rank == 0) {
+      report.row("all-reduce of " + std::to_string(kib) + " KiB, " +
+                     std::to_string(links.sockets.size()) + " ranks, " + plan.way.name,
+                 {{"us", us}, {"gb_s", static_cast<double>(kib) * 1024e-3 / us}});
     }
   }
-  return 0;
+  rank.meet();  // Nobody goes before all are through.
+}
+
+/// Runs `work` in a process of its own, which ends with what it returns.
+template <class Work>
+pid_t start(const Work& work) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int status = work();
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
+  return child;
+}
+
+/// The status that a process ended with; -1 where it was killed.
+int status_of(pid_t child) {
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status)
+             ? WEXITSTATUS(status)
+             : -1;
+}
+
+/// All ranks of a group, each a process, as a process has its GPU and reads its tunables once.
+bool run_group(std::int64_t ranks, const Plan& plan) {
+  const auto area = must(collective::SharedArea::create(ranks));
+  std::vector<pid_t> children;
+  for (const worker::RankLinks& links : links_of(area)) {
+    children.push_back(start([&] {
+      // NOLINTNEXTLINE(concurrency-mt-unsafe)
+      ::setenv("HEDDLE_TUNE_ONE_SHOT_KIB", plan.way.one_shot_kib, 1);
+      measure(links, plan);
+      return 0;
+    }));
+  }
+  bool good = true;
+  for (const pid_t child : children) {
+    if (status_of(child) != 0) {
+      area->abandon();  // So that the others end.
+      good = false;
+    }
+  }
+  return good;
 }
 
 int run_all(bool small) {
+  const int gpus = status_of(start(count_linked)) - kCounted;
+  if (gpus < 1) {
+    return 1;  // It has said why.
+  }
+  if (gpus < 2) {
+    bench::Report("exchange").skip("all-reduce", "one GPU, or none that it reaches");
+    return 0;
+  }
+  bool good = true;
   for (const WayName& way : kWays) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const int status = run(plan_of(way, small));
-      std::fflush(nullptr);
-      std::_Exit(status);
-    }
-    int status = 0;
-    if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status)) {
-      return 1;
-    }
-    if (WEXITSTATUS(status) != 0) {
-      return WEXITSTATUS(status) == kOneGpu ? 0 : WEXITSTATUS(status);
+    for (const std::int64_t ranks : {2, 4, 8}) {
+      const bool same = ranks == 2 && way.way == Way::kTwoShots;
+      good = good && (ranks > gpus || same || run_group(ranks, plan_of(way, small)));
     }
   }
-  return 0;
+  return good ? 0 : 1;
 }
 
 }  // namespace

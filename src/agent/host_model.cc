@@ -71,7 +71,9 @@ struct Opened {
   store::Checkpoint checkpoint;
 };
 
-Result<Opened> open_checkpoint(const std::string& source, const std::filesystem::path& base) {
+Result<Opened> open_checkpoint(const std::string& source,
+                               const std::filesystem::path& base,
+                               const HostGeometry& geometry) {
   Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
   if (!directory) {
     return directory.error();
@@ -79,6 +81,10 @@ Result<Opened> open_checkpoint(const std::string& source, const std::filesystem:
   Result<store::Checkpoint> checkpoint = store::Checkpoint::open(*directory);
   if (!checkpoint) {
     return checkpoint.error();
+  }
+  std::vector<spec::DType>& formats = checkpoint->config.model.formats;
+  if (!geometry.keeps_f8 && std::ranges::find(formats, spec::DType::kF8) != formats.end()) {
+    formats.clear();  // No checkpoint has other blocks beside.
   }
   return Opened{.directory = std::move(*directory), .checkpoint = std::move(*checkpoint)};
 }
@@ -131,7 +137,7 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks,
                                                 std::int64_t adapter_rank) {
-  const Result<Opened> opened = open_checkpoint(source, base);
+  const Result<Opened> opened = open_checkpoint(source, base, geometry);
   if (!opened) {
     return opened.error();
   }
@@ -157,7 +163,7 @@ Result<std::vector<HostModel>> open_host_stages(const std::string& source,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t stages) {
-  const Result<Opened> opened = open_checkpoint(source, base);
+  const Result<Opened> opened = open_checkpoint(source, base, geometry);
   if (!opened) {
     return opened.error();
   }

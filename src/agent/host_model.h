@@ -40,6 +40,9 @@ struct HostModel {
 struct HostGeometry {
   std::size_t page_bytes = 0;
   std::int64_t max_batch_tokens = 0;
+  /// Whether images of kStored have FP8 as it is, as is best where there is a GPU. CPUs alone are
+  /// quicker with bfloat16, which they would make of it in each product, to the same bits.
+  bool keeps_f8 = false;
 };
 
 /// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)

@@ -4,6 +4,7 @@
 
 #include "base/test_places.h"
 #include "spec/pipe_stage.h"
+#include "store/test_files.h"
 
 namespace heddle::agent {
 namespace {
@@ -56,6 +57,55 @@ TEST(HostModel, StagesAreModelsThatNeedTheirOwn) {
   const auto many = open(64);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, Code::kInvalidArgument);
+}
+
+/// A model whose layers' matrices are FP8, with a scale by row.
+void write_f8_model(const std::filesystem::path& directory) {
+  spec::ModelSpec model = store::tiny_model();
+  model.hidden = 128;
+  model.head_dim = 32;
+  model.intermediate = 256;
+  Rng rng(3);
+  store::TestTensors tensors =
+      store::random_model(model, rng, [](auto) { return store::StoredType::kF32; });
+  store::TestTensors scales;
+  for (auto& [name, tensor] : tensors) {
+    if (tensor.shape.size() == 2 && name.starts_with("model.layers.")) {
+      tensor.type = store::StoredType::kF8E4M3;
+      tensor.data.assign(static_cast<std::size_t>(tensor.shape[0] * tensor.shape[1]), '\x38');
+      scales[name + "_scale"] = {
+          .shape = {tensor.shape[0], 1},
+          .data = std::string(static_cast<std::size_t>(tensor.shape[0]) * 4, '\x3c')};
+    }
+  }
+  tensors.merge(scales);
+  store::write_safetensors(directory / "model.safetensors", tensors);
+  store::write_text(directory / "config.json",
+                    R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+      "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 50,
+      "max_position_embeddings": 128, "torch_dtype": "bfloat16", "tie_word_embeddings": false,
+      "quantization_config": {"quant_method": "fp8"}})");
+}
+
+TEST(HostModel, KeepsFp8WhereItsHostDoes) {
+  const store::TempDirectory directory;
+  write_f8_model(directory.path());
+  HostGeometry geometry = kGeometry;
+  const auto plain =
+      open_host_model(directory.path().string(), "/", spec::DType::kStored, geometry);
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->dtype, spec::DType::kBf16);
+  EXPECT_TRUE(plain->spec.formats.empty());
+  geometry.keeps_f8 = true;
+  const auto kept = open_host_model(directory.path().string(), "/", spec::DType::kStored, geometry);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->dtype, spec::DType::kStored);
+  EXPECT_LT(kept->image_bytes, plain->image_bytes * 6 / 10);
+  const auto decoded =
+      open_host_model(directory.path().string(), "/", spec::DType::kBf16, geometry);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->image_bytes, plain->image_bytes);
 }
 
 TEST(HostModel, NamesWhatIsMissing) {

@@ -159,12 +159,24 @@ double first_difference(const std::vector<SliceResult>& one,
   return most;
 }
 
+/// The largest difference of the log probabilities of first tokens by rank, whichever those are:
+/// tiny models are so sure of a token that texts alone would not tell adapters apart.
+double by_place(const std::vector<SliceResult>& one, const std::vector<SliceResult>& other) {
+  const auto& mine = one.front().details.logprobs;
+  const auto& theirs = other.front().details.logprobs;
+  double most = 0;
+  for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(mine[i].logprob - theirs[i].logprob)));
+  }
+  return most;
+}
+
 class AdapterGoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(AdapterGoldenTest, AnswersAreTheMergedModels) {
   AdaptedModel model(GetParam(), 2);
   model.open(spec::DType::kF32);
-  for (const float temperature : {0.0F, 1.0F}) {  // Tiny models repeat themselves.
+  for (const float temperature : {0.0F, 1.0F}) {
     const auto said = model.answers({{kBaseModel, 0},
                                      {kMergedModel, -1},
                                      {kBaseModel, -1},
@@ -176,10 +188,8 @@ TEST_P(AdapterGoldenTest, AnswersAreTheMergedModels) {
     EXPECT_EQ(tokens_of(said[3]), tokens_of(said[4]));
     EXPECT_LT(first_difference(said[0], said[1]), 1e-4);
     EXPECT_LT(first_difference(said[3], said[4]), 1e-4);
-    if (temperature > 0) {
-      EXPECT_NE(tokens_of(said[0]), tokens_of(said[2]));
-      EXPECT_NE(tokens_of(said[0]), tokens_of(said[3]));
-    }
+    EXPECT_GT(by_place(said[0], said[2]), 1e-2) << "the adapter is seen";
+    EXPECT_GT(by_place(said[0], said[3]), 1e-2) << "and the other is another";
   }
 }
 

@@ -81,8 +81,12 @@ Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
       (*changed)(source);
     }
   };
-  const agent::HostGeometry geometry{.page_bytes = setup->agent.page_bytes,
-                                     .max_batch_tokens = batch_tokens};
+  const agent::HostGeometry geometry{
+      .page_bytes = setup->agent.page_bytes,
+      .max_batch_tokens = batch_tokens,
+      .keeps_f8 = std::ranges::any_of(config.devices, [](const config::DeviceConfig& device) {
+        return device.kind == config::DeviceKind::kCuda;
+      })};
   Result<std::unique_ptr<Host>> host =
       Host::create(executor, std::move(*setup), std::move(handlers));
   if (!host) {

@@ -44,7 +44,7 @@ def stem_of(name):
     return "base_model.model." + name.removesuffix(".weight") if known else None
 
 
-def make(model, directory, seed, rank=4, strength=0.6, modules=MODULES):
+def make(model, directory, seed, rank=4, strength=1.2, modules=MODULES):
     """An adapter of the model, strong enough to be seen in what it says; gives its tensors."""
     chance = random.Random(seed)
     tensors = {}

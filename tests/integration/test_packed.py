@@ -53,17 +53,16 @@ def test_four_bits_stay_four_and_eight_stay_eight(directories):
     assert sizes["gptq"] is None
 
 
-def test_fp8_says_what_its_numbers_say_in_bfloat16(directories):
-    rows = [f"  as-is: {{path: {directories / 'fp8'}}}\n",
-            f"  decoded: {{path: {directories / 'fp8'}, dtype: bfloat16}}\n"]
-    with heddle.Server(heddle.config(models=rows)) as server:
-        said = {}
-        for model in ("as-is", "decoded"):
-            body = {"model": model, "prompt": "12+34=", "max_tokens": 12, "logprobs": 5, "ignore_eos": True}
-            status, _, answer = server.call("/v1/completions", body)
-            assert status == 200, answer
-            said[model] = answer["choices"][0]["logprobs"]
-        assert said["as-is"] == said["decoded"]
+def test_fp8_is_bfloat16_where_there_are_cpus_alone(server):
+    sizes = {}
+    for kind in ("fp8", "gptq", "awq"):
+        server.chat(kind, "1+1=", max_tokens=1)
+        (sizes[kind],) = {
+            value
+            for name, value in server.metrics().items()
+            if name.startswith("heddle_model_image_bytes{") and f'"{kind}"' in name
+        }
+    assert sizes["awq"] < sizes["fp8"] == sizes["gptq"], sizes
 
 
 def test_what_is_not_built_in_is_said(directories, tmp_path):
