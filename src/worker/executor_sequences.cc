@@ -41,7 +41,6 @@ void DeviceExecutor::refuse_sequence(core::SequenceId id,
                                      const Error& error,
                                      std::vector<core::WorkerEvent>& events) {
   note_refused(id);
-  followed_.erase(id);
   events.push_back(core::SequenceRefused{.sequence = id, .error = error});
 }
 
