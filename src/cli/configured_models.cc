@@ -78,7 +78,7 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
       made.rules.push_back({.label = alias, .spec = spec});
     }
     for (const config::ModelConfig& adapter : model.adapters) {
-      made.rules.push_back({.label = adapter.id, .spec = *spec});
+      made.rules.push_back({.label = adapter.id, .spec = spec});
     }
   }
   if (made.rules.empty()) {

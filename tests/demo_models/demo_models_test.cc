@@ -120,7 +120,7 @@ class Answers {
     HEDDLE_CHECK(engine_->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
                      .has_value());
     if (group != nullptr) {
-      engine_->join_group(kModel, *group);
+      engine_->set_group(kModel, group);
       HEDDLE_CHECK(engine_->pipes().set_share(kModel, host.pool().free_count()).has_value());
     }
     engine_->set_image_ready(kModel, model.layout.bytes);
