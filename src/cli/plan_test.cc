@@ -125,7 +125,7 @@ TEST_F(PlanTest, APolicyThatDoesNotPlayExternalEnginesSaysSo) {
         "models:\n  small-*: {shape: opt-2.7b, engine: graphs, external: true, ttft: 20s, tpot: "
         "1s}\n");
   PlanOptions external = options();
-  external.policy = "heddle";
+  external.policy = "prism";
   const auto [text, status] = said(external);
   EXPECT_EQ(status, 1);
   EXPECT_THAT(text, HasSubstr("small-0"));

@@ -138,6 +138,23 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
   return view;
 }
 
+namespace {
+
+/// What stays on the device whatever comes.
+std::int64_t pinned_pages(const State& state, const DeviceState& device, ModelId wanted) {
+  const std::int64_t workspace = workspace_of(state, device, wanted);
+  std::int64_t pages = 0;
+  for (const auto& [id, instance] : device.instances) {
+    const ModelState& model = state.models.at(whole(state, id));
+    if (id != wanted && !instance.is<Evicting>() && !model.external() && stays(state, model)) {
+      pages += pages_of(device, state.models.at(id), &instance, workspace);
+    }
+  }
+  return pages;
+}
+
+}  // namespace
+
 std::int64_t pages_for_shard(const State& state, const DeviceState& device, ModelId shard) {
   const ModelState& model = state.models.at(asked(state, shard));
   const policy::Footprint& footprint = *state.models.at(shard).need_on(device);
@@ -147,7 +164,8 @@ std::int64_t pages_for_shard(const State& state, const DeviceState& device, Mode
   }
   const std::int64_t fixed = footprint.image_pages + footprint.overhead_pages;
   const std::int64_t kv = std::max(policy::kv_pages(footprint.kv, lengths), footprint.min_kv_pages);
-  return fixed + std::max(std::min(kv, device.config.pages - fixed), footprint.min_kv_pages);
+  const std::int64_t most = device.config.pages - pinned_pages(state, device, shard) - fixed;
+  return fixed + std::max(std::min(kv, most), footprint.min_kv_pages);
 }
 
 namespace {

@@ -26,7 +26,8 @@ void weigh(const State& state, const DeviceState& device, policy::PlacementDevic
                                                  ModelId model,
                                                  DeviceId leader);
 
-/// Pages that the shard needs here to serve the requests that wait for its model.
+/// Pages that the shard needs here to serve the requests that wait for its model, as far as pinned
+/// models leave as many.
 [[nodiscard]] std::int64_t pages_for_shard(const State& state,
                                            const DeviceState& device,
                                            ModelId shard);
