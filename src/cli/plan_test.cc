@@ -120,15 +120,16 @@ TEST_F(PlanTest, BadInput) {
   EXPECT_EQ(said(unknown).second, 0) << "flags are taken";
 }
 
-TEST_F(PlanTest, APolicyThatDoesNotPlayExternalEnginesSaysSo) {
+TEST_F(PlanTest, ExternalEnginesArePlayedByThePolicyToo) {
   write("models.yaml",
         "models:\n  small-*: {shape: opt-2.7b, engine: graphs, external: true, ttft: 20s, tpot: "
         "1s}\n");
   PlanOptions external = options();
-  external.policy = "prism";
+  external.policy = "heddle";
   const auto [text, status] = said(external);
-  EXPECT_EQ(status, 1);
-  EXPECT_THAT(text, HasSubstr("small-0"));
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(text, HasSubstr("240 requests of 12 models"));
+  EXPECT_THAT(text, HasSubstr("policy heddle"));
 }
 
 }  // namespace
