@@ -115,6 +115,8 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
       clear = clear && !model.external() && id != shard;
     } else if (instance.staged()) {
       // It stays if it is the one, and leaves at once if not.
+    } else if (id == shard) {
+      clear = leave_own(device, id) && clear;
     } else if (model.external()) {
       const bool gone = instance.is<Suspended>() && instance.kv_pages == 0;
       if (!gone && let_go(device, id, wanted)) {
@@ -135,6 +137,25 @@ bool Claims::clear_device(const DeviceState& device, ModelId shard) {
     }
   }
   return plans_.suspend_victims(device.config.id, engines) && clear;
+}
+
+/// The claim's own group was sent away and has requests yet: it comes anew when these have ended.
+/// True when it has left.
+bool Claims::leave_own(const DeviceState& device, ModelId shard) {
+  const Instance* leader = leading(state_, device, shard);
+  if (leader == nullptr || !leader->runs() || !leader->in_flight.empty()) {
+    return false;
+  }
+  if (may_step_back(state_, device, shard)) {
+    residency_.step_back(device.config.id, shard, whole(state_, shard));
+  } else {
+    residency_.evict(device.config.id,
+                     shard,
+                     EvictMode::kWhenIdle,
+                     EvictionReason::kDisplaced,
+                     whole(state_, shard));
+  }
+  return false;
 }
 
 /// Sends the model nothing more, if it is idle or has been there for long enough. True when that is

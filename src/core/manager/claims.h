@@ -47,6 +47,7 @@ class Claims {
   void advance(ModelId model);
   void claims_changed(ModelId model);
   bool clear_device(const DeviceState& device, ModelId shard);
+  bool leave_own(const DeviceState& device, ModelId shard);
   bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
   void note_load(const ModelState& model, const std::string& names);
   void load_group(ModelId model, DeviceId leader);
