@@ -76,12 +76,6 @@ Error full(const std::string& why) {
   return {.code = Code::kResourceExhausted, .message = why};
 }
 
-/// What a statement does that gives no rows.
-Result<void> run_once(Statement& statement) {
-  const Result<bool> done = statement.step();
-  return done ? Result<void>() : Result<void>(done.error());
-}
-
 FileRecord file_of(const Statement& row) {
   return {.id = row.text(0),
           .owner = row.text(1),
@@ -169,15 +163,9 @@ Result<std::unique_ptr<Book>> Book::open(const std::string& folder, Limits limit
   if (failure) {
     return Error{.code = Code::kUnavailable, .message = folder + ": " + failure.message()};
   }
-  Result<Database> database = Database::open(file, Database::Mode::kReadWrite);
+  Result<Database> database = Database::make(file, kBookVersion, kCreateBook);
   if (!database) {
-    return wrapped(database.error());
-  }
-  if (const Result<std::int64_t> version = database->version(kBookVersion); !version) {
-    return wrapped(version.error());
-  }
-  if (const Result<void> made = database->run(kCreateBook); !made) {
-    return wrapped(made.error());
+    return database.error();
   }
   std::unique_ptr<Book> book(new Book(folder, std::move(*database), limits));
   if (const Result<void> known = book->learn_salt(); !known) {
@@ -302,7 +290,7 @@ Result<void> Book::insert_file(const FileRecord& file) {
   insert->bind(5, static_cast<std::int64_t>(file.bytes));
   insert->bind(6, file.created_s);
   insert->bind(7, file.expires_s);
-  return run_once(*insert);
+  return insert->run();
 }
 
 Result<FileRecord> Book::file(const std::string& owner, const std::string& id) {
@@ -328,17 +316,7 @@ Result<std::vector<FileRecord>> Book::files(const std::string& owner) {
     return rows.error();
   }
   rows->bind(1, std::string_view(owner));
-  std::vector<FileRecord> found;
-  for (;;) {
-    const Result<bool> row = rows->step();
-    if (!row) {
-      return row.error();
-    }
-    if (!*row) {
-      return found;
-    }
-    found.push_back(file_of(*rows));
-  }
+  return rows->rows(file_of);
 }
 
 Result<void> Book::remove_file(const std::string& owner, const std::string& id) {
@@ -359,7 +337,7 @@ Result<void> Book::remove_file(const std::string& owner, const std::string& id) 
     return remove.error();
   }
   remove->bind(1, std::string_view(id));
-  const Result<void> removed = run_once(*remove);
+  const Result<void> removed = remove->run();
   if (removed) {
     erase_bytes(id);
   }
@@ -377,9 +355,11 @@ Result<void> Book::remove_expired(std::int64_t now_s) {
       return rows.error();
     }
     rows->bind(1, now_s);
-    for (Result<bool> row = rows->step(); row && *row; row = rows->step()) {
-      expired.push_back(file_of(*rows));
+    Result<std::vector<FileRecord>> read = rows->rows(file_of);
+    if (!read) {
+      return read.error();
     }
+    expired = std::move(*read);
   }
   for (const FileRecord& file : expired) {
     if (Result<void> removed = remove_file(file.owner, file.id); !removed) {
@@ -419,7 +399,7 @@ Result<void> Book::keep_locked(const BatchRecord& batch) {
     return put.error();
   }
   bind_batch(*put, batch);
-  return run_once(*put);
+  return put->run();
 }
 
 Result<std::vector<BatchRecord>> Book::select(const char* where,
@@ -433,17 +413,7 @@ Result<std::vector<BatchRecord>> Book::select(const char* where,
   for (const std::string_view value : values) {
     rows->bind(++at, value);
   }
-  std::vector<BatchRecord> found;
-  for (;;) {
-    const Result<bool> row = rows->step();
-    if (!row) {
-      return row.error();
-    }
-    if (!*row) {
-      return found;
-    }
-    found.push_back(batch_of(*rows));
-  }
+  return rows->rows(batch_of);
 }
 
 Result<BatchRecord> Book::batch(const std::string& owner, const std::string& id) {
@@ -525,7 +495,7 @@ Result<void> Book::forget_past(const std::string& owner) {
   }
   forget->bind(1, std::string_view(owner));
   forget->bind(2, static_cast<std::int64_t>(limits_.owner_past));
-  return run_once(*forget);
+  return forget->run();
 }
 
 }  // namespace heddle::batches

@@ -66,6 +66,11 @@ Result<bool> Statement::step() {
   return error;
 }
 
+Result<void> Statement::run() {
+  const Result<bool> done = step();
+  return done ? Result<void>() : Result<void>(done.error());
+}
+
 std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(statement_.get(), column);
 }
@@ -99,6 +104,25 @@ Result<Database> Database::open(const std::string& file, Mode mode) {
     return error_of(handle, code);
   }
   sqlite3_busy_timeout(handle, kBusyMs);
+  return database;
+}
+
+Result<Database> Database::make(const std::string& file,
+                                std::int64_t known,
+                                const char* statements) {
+  const auto wrapped = [&file](const Error& error) {
+    return Error{error.code, file + ": " + error.message};
+  };
+  Result<Database> database = open(file, Mode::kReadWrite);
+  if (!database) {
+    return wrapped(database.error());
+  }
+  if (const Result<std::int64_t> version = database->version(known); !version) {
+    return wrapped(version.error());
+  }
+  if (const Result<void> made = database->run(statements); !made) {
+    return wrapped(made.error());
+  }
   return database;
 }
 

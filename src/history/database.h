@@ -4,6 +4,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -23,6 +26,23 @@ class Statement {
   /// True: there is a row to look at. False: done, and ready to be bound again. Errors as
   /// Database::run.
   Result<bool> step();
+  /// Of a statement that gives no rows.
+  Result<void> run();
+  /// What `make` reads of each row that is left, in order.
+  template <class Make>
+  Result<std::vector<std::invoke_result_t<Make, const Statement&>>> rows(Make make) {
+    std::vector<std::invoke_result_t<Make, const Statement&>> made;
+    for (;;) {
+      const Result<bool> row = step();
+      if (!row) {
+        return row.error();
+      }
+      if (!*row) {
+        return made;
+      }
+      made.push_back(make(std::as_const(*this)));
+    }
+  }
 
   [[nodiscard]] std::int64_t integer(int column) const;
   [[nodiscard]] double number(int column) const;
@@ -48,6 +68,9 @@ class Database {
 
   /// Does not look into the file yet. kUnavailable when it cannot be opened so.
   static Result<Database> open(const std::string& file, Mode mode);
+  /// To read and to write, with what `statements` make where it is missing. Errors name the file;
+  /// kFailedPrecondition as version().
+  static Result<Database> make(const std::string& file, std::int64_t known, const char* statements);
 
   /// Runs statements without parameters. kCorrupt: the file is damaged or no database;
   /// kUnavailable: it cannot be read or written now; the message is SQLite's.

@@ -372,8 +372,8 @@ class HistoryStore::Impl {
       add->bind(7, asked.prompt_squares);
       add->bind(8, asked.answer_tokens);
       add->bind(9, asked.answer_squares);
-      if (const Result<bool> done = add->step(); !done) {
-        return done.error();
+      if (Result<void> done = add->run(); !done) {
+        return done;
       }
     }
     return {};
@@ -393,8 +393,8 @@ class HistoryStore::Impl {
         insert->bind(3, std::string_view(model));
         insert->bind(4, window.load.mean);
         insert->bind(5, window.load.peak);
-        if (const Result<bool> done = insert->step(); !done) {
-          return done.error();
+        if (Result<void> done = insert->run(); !done) {
+          return done;
         }
       }
     }
@@ -416,8 +416,7 @@ class HistoryStore::Impl {
     }
     forget->bind(1, window_.count());
     forget->bind(2, windows);
-    const Result<bool> done = forget->step();
-    return done ? Result<void>() : Result<void>(done.error());
+    return forget->run();
   }
 
   const std::string file_;

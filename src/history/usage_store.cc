@@ -40,19 +40,9 @@ constexpr const char* kAddUsage = R"(
 Result<std::unique_ptr<UsageStore>> UsageStore::open(const std::string& directory) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
-  const std::string file = directory + "/" + kFile;
-  const auto wrapped = [&file](const Error& error) {
-    return Error{error.code, file + ": " + error.message};
-  };
-  Result<Database> database = Database::open(file, Database::Mode::kReadWrite);
+  Result<Database> database = Database::make(directory + "/" + kFile, kUsageVersion, kCreateUsage);
   if (!database) {
-    return wrapped(database.error());
-  }
-  if (const Result<std::int64_t> version = database->version(kUsageVersion); !version) {
-    return wrapped(version.error());
-  }
-  if (const Result<void> made = database->run(kCreateUsage); !made) {
-    return wrapped(made.error());
+    return database.error();
   }
   return std::unique_ptr<UsageStore>(new UsageStore(std::move(*database)));
 }
@@ -85,8 +75,8 @@ Result<void> UsageStore::add_all(const std::vector<spec::KeyUsage>& used) {
     add->bind(5, one.prompt_tokens);
     add->bind(6, one.cached_tokens);
     add->bind(7, one.completion_tokens);
-    if (const Result<bool> done = add->step(); !done) {
-      return done.error();
+    if (Result<void> done = add->run(); !done) {
+      return done;
     }
   }
   Result<Statement> forget = database_.prepare("DELETE FROM usage WHERE day < ?1");
@@ -94,8 +84,7 @@ Result<void> UsageStore::add_all(const std::vector<spec::KeyUsage>& used) {
     return forget.error();
   }
   forget->bind(1, last - kDaysKept);
-  const Result<bool> done = forget->step();
-  return done ? Result<void>() : Result<void>(done.error());
+  return forget->run();
 }
 
 Result<std::vector<spec::KeyUsage>> UsageStore::since(std::int64_t from) {
@@ -107,23 +96,15 @@ Result<std::vector<spec::KeyUsage>> UsageStore::since(std::int64_t from) {
     return rows.error();
   }
   rows->bind(1, from);
-  std::vector<spec::KeyUsage> found;
-  for (;;) {
-    const Result<bool> row = rows->step();
-    if (!row) {
-      return row.error();
-    }
-    if (!*row) {
-      return found;
-    }
-    found.push_back({.day = rows->integer(0),
-                     .key = rows->text(1),
-                     .model = rows->text(2),
-                     .requests = rows->integer(3),
-                     .prompt_tokens = rows->integer(4),
-                     .cached_tokens = rows->integer(5),
-                     .completion_tokens = rows->integer(6)});
-  }
+  return rows->rows([](const Statement& row) {
+    return spec::KeyUsage{.day = row.integer(0),
+                          .key = row.text(1),
+                          .model = row.text(2),
+                          .requests = row.integer(3),
+                          .prompt_tokens = row.integer(4),
+                          .cached_tokens = row.integer(5),
+                          .completion_tokens = row.integer(6)};
+  });
 }
 
 }  // namespace heddle::history

@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import struct
 import subprocess
 
 import pytest
 import server as heddle
+from goldens import PROMPT, golden, with_words
 
-GOLDENS = heddle.ROOT / "tests/golden"
-PROMPT = 16
 CASES = ("gpt-oss", "gpt-oss-f32", "gpt-oss-mxfp4")
 HARMONY = (
     "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
@@ -28,32 +26,6 @@ TOOL = {
         },
     },
 }
-
-
-def golden(name):
-    """The token ids of a case, and those that follow the first PROMPT in float32."""
-    data = (GOLDENS / name / "golden.safetensors").read_bytes()
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:end])
-
-    def ids(key):
-        begin, stop = header[key]["data_offsets"]
-        return list(struct.unpack(f"<{(stop - begin) // 4}i", data[end + begin : end + stop]))
-
-    return ids("input_ids"), ids("greedy")
-
-
-def with_words(name, folder):
-    """A case as a model directory whose token i is the word "ti"."""
-    shutil.copytree(GOLDENS / name, folder)
-    config = json.loads((folder / "config.json").read_text())
-    vocab = {f"t{i}": i for i in range(config["vocab_size"])}
-    model = {"type": "WordLevel", "vocab": vocab, "unk_token": "t0"}
-    (folder / "tokenizer.json").write_text(
-        json.dumps({"version": "1.0", "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}, "added_tokens": []})
-    )
-    (folder / "tokenizer_config.json").write_text("{}")
-    return folder
 
 
 @pytest.fixture(scope="module")
