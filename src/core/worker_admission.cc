@@ -279,7 +279,7 @@ void WorkerCore::Impl::admit_first_if_none() {
 }
 
 /// As much is kept with the engine as its next step would run of one model. Prompts that wait for
-/// weights are none of it: they leave the steps to others.
+/// weights, or for pages of their group's share, are none of it: they leave the steps to others.
 PrefillState WorkerCore::Impl::prefill_state() const {
   PrefillState state{.now = now_};
   Duration most = policy::kPrefillAlone * options_.step.budget;
@@ -288,9 +288,10 @@ PrefillState WorkerCore::Impl::prefill_state() const {
     if (sequence.compiling) {
       continue;
     }
+    const Resident& model = models_.at(sequence.model);
     if (!sequence.admitted) {
       state.ahead = std::max(state.ahead, costs_.prefill(sequence.model, 0, chunk, chunk));
-    } else if (!models_.at(sequence.model).complete()) {
+    } else if (!model.complete() || (model.share && model.share->stalled)) {
       continue;
     } else if (sequence.tokens - sequence.computed > 1) {
       state.dispatched += prefill_left(sequence);

@@ -28,7 +28,10 @@ LoadModel load(ModelId model, std::int64_t pages) {
 
 /// A core of a rank that is told events, with a shard of 8 pages: 31 of 40 are free then.
 struct ShareBench : test::TestWorker {
-  explicit ShareBench(bool leads) {
+  explicit ShareBench(bool leads, std::int64_t batch_tokens = 64) {
+    core = WorkerCore({.epoch = WorkerEpoch(1),
+                       .pages = test::kWorkerPages,
+                       .step = {.budget = 10ms, .max_batch_tokens = batch_tokens}});
     serve(load(kShard, 8));
     tell(GroupJoined{.model = kShard, .leads = leads});
   }
@@ -54,8 +57,8 @@ struct ShareBench : test::TestWorker {
     tell(done);
   }
   /// Its one request cannot go on: it asked for a larger share twice and got none.
-  void stall() {
-    tell(WorkerMessage{submit_of(1, kShard, 8, 100)});
+  void stall(std::size_t prompt = 8) {
+    tell(WorkerMessage{submit_of(1, kShard, prompt, 100)});
     tell(EngineIdle{});
     tell(ShareSet{.model = kShard, .pages = 2});
     step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
@@ -300,6 +303,22 @@ TEST(WorkerShares, AStepRunsOneGroupAndEachHasItsTurn) {
     leader.tell(StepDone{.took = 1ms});
   }
   EXPECT_EQ(groups, (std::vector{kShard, kOtherShard, kShard, kOtherShard}));
+}
+
+TEST(WorkerShares, AGroupThatCannotGoOnHoldsUpNoOther) {
+  constexpr ModelId kOtherShard{3};
+  ShareBench leader(true, 4);  // What is left of a prompt is more than a step takes.
+  leader.serve(load(kOtherShard, 8));
+  leader.tell(GroupJoined{.model = kOtherShard, .leads = true});
+  leader.stall(16);
+  leader.tell(WorkerMessage{submit_of(2, kOtherShard, 4, 100)});
+  ASSERT_NE(find<SizeShare>(leader.tell(EngineIdle{})), nullptr);
+  leader.tell(ShareSet{.model = kOtherShard, .pages = 4});
+  const auto commands = leader.tell(EngineIdle{});
+  const auto* run = find<RunStep>(commands);
+  ASSERT_NE(run, nullptr) << "what waits for pages of its share is no work for the engine";
+  ASSERT_EQ(run->plan.batches.size(), 1U);
+  EXPECT_EQ(run->plan.batches[0].model, kOtherShard);
 }
 
 }  // namespace
