@@ -354,8 +354,9 @@ inline void fields(Fields& v, SteppedBack& x) {
   v(1, "model", x.model);
 }
 
-inline void fields(Fields& v, NoPages& /*x*/) {
+inline void fields(Fields& v, NoPages& x) {
   v.message(29, "NoPages");
+  v(1, "model", x.model);
 }
 
 inline void fields(Fields& v, ModelServing& x) {

@@ -280,8 +280,10 @@ struct StepBack {
   friend bool operator==(const StepBack&, const StepBack&) = default;
 };
 
-/// Nobody gives the pages that the last DeviceReport wanted: do without.
+/// Nobody gives the pages that a DeviceReport wanted for this model: do without, if it still lacks
+/// them.
 struct NoPages {
+  ModelId model{};
   friend bool operator==(const NoPages&, const NoPages&) = default;
 };
 

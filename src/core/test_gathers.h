@@ -427,7 +427,7 @@ class Rig {
       moved.push_back(*kv);
     } else if (const auto* device = std::get_if<DeviceReport>(&said.report)) {
       if (device->pages_wanted > 0) {
-        events.emplace_back(WorkerMessage{NoPages{}});
+        events.emplace_back(WorkerMessage{NoPages{.model = device->wanted_by}});
       }
     }
   }

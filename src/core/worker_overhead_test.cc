@@ -263,13 +263,13 @@ TEST(WorkerOverhead, TheyGoWhenNobodyGivesPagesAndThenTheRequestDoes) {
   bench.load(kA, 10, 1, 4);
   bench.load(kB, 10, 1);
   bench.starve(kA, 1);
-  EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{}})), nullptr);
+  EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{.model = kA}})), nullptr);
   EXPECT_EQ(bench.graphs, 0);
   EXPECT_EQ(bench.report().pages_wanted, 0);
-  bench.tell(WorkerMessage{NoPages{}});  // Late: it has what it wanted.
+  bench.tell(WorkerMessage{NoPages{.model = kA}});  // Late: it has what it wanted.
   bench.starve_again({.kv = {{.model = kA, .pages = 18}}});
   EXPECT_GT(bench.report().pages_wanted, 0);
-  EXPECT_NE(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{}})), nullptr);
+  EXPECT_NE(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{.model = kA}})), nullptr);
 }
 
 // A manager that is new may not know yet that a model has requests, and order it off.
@@ -303,7 +303,7 @@ TEST(WorkerOverhead, IfTheirMemoryCannotBeHadAgainTheyStayChargedAndOthersHaveTo
   bench.load(kB, 5, 1);
   bench.stuck = true;
   bench.starve(kA);
-  bench.tell(WorkerMessage{NoPages{}});
+  bench.tell(WorkerMessage{NoPages{.model = kA}});
   EXPECT_EQ(bench.overhead(), 1 + 4);
   const KvCounted all{.kv = {{.model = kA, .pages = 15}}};
   EXPECT_EQ(find<KeepGraphs>(bench.starve_again(all)), nullptr) << "once is enough";

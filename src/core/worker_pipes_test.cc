@@ -455,7 +455,7 @@ class World {
       ++ended_;
     } else if (const auto* device = std::get_if<DeviceReport>(&report)) {
       if (device->pages_wanted > 0) {
-        events.emplace_back(WorkerMessage{NoPages{}});
+        events.emplace_back(WorkerMessage{NoPages{.model = device->wanted_by}});
       }
     }
   }

@@ -60,6 +60,7 @@ void WorkerCore::Impl::on(const GroupJoined& joined) {
   set_apart(joined.model, found->second, 0);  // Of a group before this one.
   found->second.steps_back = false;
   found->second.share = GroupShare{.leads = joined.leads, .measured = now_};
+  residency_changed_ = true;  // What others lack here could not be had of a group to be formed.
 }
 
 /// Reserves so many pages, or as many as can be had, and says so to the other ranks.

@@ -187,7 +187,9 @@ TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
 TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
   ShareBench leader(true);
   leader.stall();
-  const auto told = leader.tell(WorkerMessage{NoPages{}});
+  EXPECT_TRUE(leader.tell(WorkerMessage{NoPages{.model = kSmall}}).empty())
+      << "said of another, which lacks none by now";
+  const auto told = leader.tell(WorkerMessage{NoPages{.model = kShard}});
   ASSERT_NE(find<RequestFailed>(told), nullptr);
 }
 
@@ -271,6 +273,13 @@ TEST(WorkerShares, AShardThatIsInNoGroupHasSteppedBack) {
   test::TestWorker worker;
   worker.serve(load(kShard, 8));
   EXPECT_NE(find<SteppedBack>(worker.tell(WorkerMessage{StepBack{.model = kShard}})), nullptr);
+}
+
+TEST(WorkerShares, WhatIsLackedIsSaidAgainOnceAGroupIsFormed) {
+  test::TestWorker worker;
+  worker.serve(load(kShard, 8));
+  EXPECT_NE(find<DeviceReport>(worker.tell(GroupJoined{.model = kShard})), nullptr)
+      << "until then the manager would take nothing of it";
 }
 
 // ---- Several groups ----

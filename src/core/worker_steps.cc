@@ -451,7 +451,12 @@ void WorkerCore::Impl::relieve_common(bool ran) {
   }
 }
 
-void WorkerCore::Impl::on(const NoPages& /*none*/) {
+/// One that comes late is not for who lacks pages by now.
+void WorkerCore::Impl::on(const NoPages& none) {
+  const Sequence* oldest = oldest_stalled();
+  if (oldest == nullptr || oldest->model != none.model) {
+    return;
+  }
   if (stalled_) {
     do_without();
   } else if (const std::optional<ModelId> group = stalled_share()) {

@@ -82,7 +82,7 @@ std::vector<ToWorker> every_to_worker() {
           core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3, .begun = true}),
           core::WorkerMessage(core::Gather{.model = ModelId(5), .into = ModelId(6)}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
-          core::WorkerMessage(core::NoPages{}),
+          core::WorkerMessage(core::NoPages{.model = ModelId(3)}),
           Shutdown{}};
 }
 

@@ -382,7 +382,8 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
     victims = policy::choose_victims(others, 0, report.pages_wanted);
   }
   if (!victims) {
-    out_.act(TellWorker{.device = id, .epoch = device.epoch, .message = NoPages{}});
+    out_.act(TellWorker{
+        .device = id, .epoch = device.epoch, .message = NoPages{.model = report.wanted_by}});
     return;
   }
   cancel(id);
@@ -450,7 +451,8 @@ void DrainPlans::want_share(DeviceId leader, const DeviceReport& report) {
     const auto victims = policy::choose_victims(others, 0, lacks);
     if (!victims) {
       const DeviceState& first = state_.devices.at(leader);
-      out_.act(TellWorker{.device = leader, .epoch = first.epoch, .message = NoPages{}});
+      out_.act(TellWorker{
+          .device = leader, .epoch = first.epoch, .message = NoPages{.model = report.wanted_by}});
       return;
     }
     for (const ModelId victim : *victims) {
