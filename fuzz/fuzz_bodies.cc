@@ -286,7 +286,8 @@ void forward(const std::string& body) {
   engine.served_name = "served";
   engine.filters.strip_params = {"temperature", "top_p"};
   engine.filters.set_params = {{"max_tokens", "5"}, {"user", "\"x\""}};
-  const std::string filtered = gateway::filtered_body(request, engine, facts->model);
+  const std::string filtered =
+      gateway::filtered_body(request, engine.filters, engine.served_name, facts->model);
   HEDDLE_CHECK(!nlohmann::json::accept(body) || nlohmann::json::accept(filtered));
   HEDDLE_CHECK(filtered.size() <= body.size() + 100);
 }

@@ -179,6 +179,9 @@ void BatchRunner::call_back(const OpenBatch& batch) {
 // --- The life of a batch ---
 
 Task<void> BatchRunner::run(std::shared_ptr<Context> context) {
+  if (context->serving == nullptr) {
+    co_return;  // The gateway went before the loop came to this.
+  }
   BatchRunner& self = *context->batches;
   context->clients.watch([&self] { self.signal_.notify(); });
   co_await recover(context);
@@ -473,6 +476,9 @@ void BatchRunner::begin_lines(const std::shared_ptr<Context>& context) {
 // --- A line ---
 
 Task<void> BatchRunner::run_line(std::shared_ptr<Context> context, std::shared_ptr<LineRun> run) {
+  if (context->serving == nullptr) {
+    co_return;  // The gateway went before the loop came to this.
+  }
   co_await ask_line(context, run);
   if (context->serving != nullptr) {
     BatchRunner& self = *context->batches;

@@ -124,23 +124,21 @@ std::int64_t context_of_command(const std::vector<std::string>& command) {
   return context;
 }
 
-Task<void> Catalog::learn_contexts(std::function<std::int64_t(const config::ModelConfig&)> look) {
-  const std::vector<std::shared_ptr<CatalogModel>> models = models_;
-  for (const std::shared_ptr<CatalogModel>& model : models) {
-    if (model->config.engine) {
-      model->declared_context = context_of_command(model->config.engine->command);
-      continue;
-    }
-    if (model->context() > 0 || !look || model->base) {
-      continue;
-    }
-    std::int64_t context = 0;
-    std::function<void()> work = [&context, &look, config = model->config] {
-      context = look(config);
-    };
-    co_await pool_.run(std::move(work));
-    model->declared_context = context;
+Task<void> Catalog::learn_context(std::shared_ptr<CatalogModel> model,
+                                  std::function<std::int64_t(const config::ModelConfig&)> look) {
+  if (model->config.engine) {
+    model->declared_context = context_of_command(model->config.engine->command);
+    co_return;
   }
+  if (model->context() > 0 || !look || model->base) {
+    co_return;
+  }
+  std::int64_t context = 0;
+  std::function<void()> work = [&context, &look, config = model->config] {
+    context = look(config);
+  };
+  co_await pool_.run(std::move(work));
+  model->declared_context = context;
 }
 
 Task<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {

@@ -77,9 +77,10 @@ class Catalog {
   /// The text part, read at the first call; calls meanwhile wait for the same reading. A failure
   /// is not kept: the next call tries again.
   Task<Result<std::shared_ptr<const ModelText>>> text(std::shared_ptr<CatalogModel> model);
-  /// Tells the models that have no text yet how long their contexts are.
+  /// Tells a model that has no text yet how long its context is.
   /// @param look  Asked on a thread of the pool, for models of ours; 0 for what it does not know.
-  Task<void> learn_contexts(std::function<std::int64_t(const config::ModelConfig&)> look);
+  Task<void> learn_context(std::shared_ptr<CatalogModel> model,
+                           std::function<std::int64_t(const config::ModelConfig&)> look);
 
  private:
   using TextResult = Result<std::shared_ptr<const ModelText>>;

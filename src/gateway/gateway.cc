@@ -433,7 +433,13 @@ Task<void> keep_usage(std::shared_ptr<Context> context,
 /// Holds what the catalog is a part of while it learns.
 Task<void> learn_contexts(std::shared_ptr<Context> context,
                           std::function<std::int64_t(const config::ModelConfig&)> look) {
-  co_await context->catalog.learn_contexts(std::move(look));
+  const std::vector<std::shared_ptr<CatalogModel>> models = context->catalog.models();
+  for (const std::shared_ptr<CatalogModel>& model : models) {
+    if (context->serving == nullptr) {
+      co_return;  // The gateway has gone, and its threads with it.
+    }
+    co_await context->catalog.learn_context(model, look);
+  }
 }
 
 }  // namespace

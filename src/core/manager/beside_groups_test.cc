@@ -129,8 +129,51 @@ TEST(BesideGroups, APinnedGroupIsInTheWayOfThoseAloneThatDoNotRunBesideIt) {
   core.serve_group();
   core.model(kGroup).config.pin = true;
   EXPECT_TRUE(claimable(core.state, kSecond, kDevice));
+  TwoGroups apart;
+  apart.lead_apart();
+  apart.serve_group();
+  apart.model(kGroup).config.pin = true;
+  EXPECT_FALSE(claimable(apart.state, kSecond, kOther));
+}
+
+TEST(BesideGroups, KvOfAPinnedGroupIsInNobodysWay) {
+  TwoGroups core;
+  core.serve_group();
+  core.model(kGroup).config.pin = true;
   core.hold(kShard, kOther, 5);
-  EXPECT_FALSE(claimable(core.state, kSecond, kDevice)) << "8 + 5 + 9 pages";
+  EXPECT_TRUE(claimable(core.state, kSecond, kDevice)) << "8 + 5 + 9 pages, of which 5 are KV";
+  core.wait(kSecond);
+  core.claims.claim(kSecond, kDevice);
+  EXPECT_EQ(core.told_to_step_back(), kFirst);
+  EXPECT_TRUE(core.evictions().empty());
+  core.say_stepped_back();
+  core.claims.advance();
+  EXPECT_EQ(core.loads(), kSecondBlock);
+  EXPECT_TRUE(core.at(kGroup).staged()) << "its weights stay";
+}
+
+TEST(BesideGroups, APinnedOneThatIsBusyIsDrainedAndStepsBack) {
+  TwoGroups core;
+  core.serve_group();
+  core.model(kGroup).config.pin = true;
+  core.hold(kShard, kOther, 5);
+  const RequestId runs = core.run(kGroup);
+  core.wait(kSecond);
+  core.pass(1s);
+  core.claims.claim(kSecond, kDevice);
+  EXPECT_TRUE(core.at(kGroup).is<Draining>());
+  core.finish(runs);
+  core.claims.advance();
+  EXPECT_EQ(core.told_to_step_back(), kFirst);
+  EXPECT_TRUE(core.evictions().empty());
+}
+
+TEST(BesideGroups, APinnedOneWhoseWeightsAreInTheWayIsNotAskedToLeave) {
+  TwoGroups core;
+  core.resize(kOther, 16);
+  core.serve_group();
+  core.model(kGroup).config.pin = true;
+  EXPECT_FALSE(claimable(core.state, kSecond, kDevice)) << "8 + 9 pages";
 }
 
 // ---- Stepping back for another ----

@@ -23,7 +23,7 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
     for (const auto& [id, instance] : device.instances) {
       const ModelState& other = state.models.at(whole(state, id));
       if (other.config.id != model && stays(state, other) && !instance.is<Evicting>()) {
-        room -= pages_of(state, device, id, workspace_of(state, device, place.model));
+        room -= pages_that_stay(state, device, id, workspace_of(state, device, place.model));
         blocked = blocked || !state.models.at(model).config.shares || other.external() ||
                   (in_group(state, id, instance) && !run_beside(state, device, place.model, id));
       }

@@ -463,6 +463,9 @@ void DrainPlans::want_share(DeviceId leader, const DeviceReport& report) {
     residency_.evict(
         victim.device, victim.model, EvictMode::kNow, EvictionReason::kOutgrown, report.wanted_by);
   }
+  for (const ShardPlace& place : places) {
+    owe(place.device, report.wanted_by, report.pages_wanted);
+  }
   if (goes.empty()) {
     out_.act(fit_share(state_, report.wanted_by, leader, false));
   }
@@ -506,9 +509,14 @@ void DrainPlans::free_lacking(DeviceId id) {
   }
   const DrainPlan due = *std::exchange(device.plan, std::nullopt);
   reindex(state_, id);
+  owe(id, due.model, due.lacks);
   for (const ModelId victim : due.victims) {
     residency_.evict(id, victim, EvictMode::kNow, EvictionReason::kOutgrown, due.model, due.lacks);
   }
+}
+
+void DrainPlans::owe(DeviceId device, ModelId model, std::int64_t pages) {
+  out_.wake_by(shortages_.owe(device, model, pages));
 }
 
 }  // namespace heddle::core::manager

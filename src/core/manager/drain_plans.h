@@ -5,6 +5,7 @@
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
 #include "core/manager/residency.h"
+#include "core/manager/shortages.h"
 #include "core/manager/state.h"
 
 namespace heddle::core::manager {
@@ -13,8 +14,8 @@ namespace heddle::core::manager {
 /// one plan a device.
 class DrainPlans {
  public:
-  DrainPlans(State& state, Outbox& out, Residency& residency, Loads& loads)
-      : state_(state), out_(out), residency_(residency), loads_(loads) {}
+  DrainPlans(State& state, Outbox& out, Residency& residency, Loads& loads, Shortages& shortages)
+      : state_(state), out_(out), residency_(residency), loads_(loads), shortages_(shortages) {}
 
   /// The victims are sent nothing more; when they are idle, the model is loaded in their place. For
   /// an engine on several devices, of which this one leads, on all of these: a victim goes from
@@ -59,6 +60,8 @@ class DrainPlans {
                                                             ModelId wanting) const;
   bool dissolve_victims(const DeviceState& device, const DrainPlan& plan);
   void free_lacking(DeviceId device);
+  /// What is freed there is for this model.
+  void owe(DeviceId device, ModelId model, std::int64_t pages);
   [[nodiscard]] bool fits_beside(const DeviceState& device, const DrainPlan& plan) const;
   [[nodiscard]] bool may_leave(const DrainPlan& plan, ModelId victim, const Instance& instance);
 
@@ -66,6 +69,7 @@ class DrainPlans {
   Outbox& out_;
   Residency& residency_;
   Loads& loads_;
+  Shortages& shortages_;
 };
 
 }  // namespace heddle::core::manager

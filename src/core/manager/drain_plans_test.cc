@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/test_state.h"
+#include "core/manager/views.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -236,6 +237,16 @@ TEST(DrainPlans, ModelsOfOursGoAtOnceForASequenceThatLacksPages) {
   EXPECT_EQ(core.all<EvictFrom>()[0].mode, EvictMode::kNow);
   EXPECT_EQ(core.at(kB).as<Evicting>()->why, EvictionReason::kOutgrown);
   EXPECT_FALSE(core.device().plan);
+}
+
+TEST(DrainPlans, WhatGoesForASequenceIsNotThereForLoads) {
+  Full core;
+  core.plans.want_pages(kDevice, wanting(3));
+  ASSERT_EQ(core.evictions().size(), 1U);
+  EXPECT_EQ(core.wake(), core.state.now + 1s);
+  const std::int64_t at_once = view(core.state, core.device(), kC).free_pages;
+  core.pass(1s);
+  EXPECT_EQ(view(core.state, core.device(), kC).free_pages, at_once + 3) << "it has not taken them";
 }
 
 TEST(DrainPlans, TheWorkerDoesWithoutWhatPinnedModelsHave) {

@@ -110,7 +110,7 @@ bool may_step_back(const State& state, const DeviceState& device, ModelId shard)
   const Instance* leader = leading(state, device, shard);
   return in_group(state, shard, here) && model.config.shares && leader != nullptr &&
          (leader->runs() || leader->is<SteppingBack>()) && model.unloads_asked.empty() &&
-         !model.removed && !stays(state, model);
+         !model.removed;
 }
 
 std::vector<ModelId> idle_shares(const State& state, const DeviceState& device) {

@@ -60,7 +60,7 @@ namespace heddle::core::manager {
                               ModelId other);
 
 /// Whether the group that has this shard here could step back once it is idle: its KV has a share,
-/// nobody wants it gone, and it may be evicted.
+/// and nobody wants it gone. A pinned one may: its weights stay.
 [[nodiscard]] bool may_step_back(const State& state, const DeviceState& device, ModelId shard);
 
 /// Groups on the device whose KV is there for nobody, shards by name: they could step back now.

@@ -141,7 +141,7 @@ class Core {
   KvLimits kv_limits_{state_, out_};
   Shortages shortages_{state_};
   Loads loads_{state_, queues_, residency_};
-  DrainPlans plans_{state_, out_, residency_, loads_};
+  DrainPlans plans_{state_, out_, residency_, loads_, shortages_};
   Claims claims_{state_, out_, queues_, residency_, loads_, plans_};
   ExternalEngines engines_{state_};
   PlaceSearch search_{state_};

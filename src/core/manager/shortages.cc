@@ -1,9 +1,17 @@
 #include "core/manager/shortages.h"
 
+#include <chrono>
+
 #include "base/units.h"
 #include "core/manager/index.h"
 
 namespace heddle::core::manager {
+namespace {
+
+/// A model that lacks KV takes what was freed for it within this, or others may.
+constexpr Duration kOwed = std::chrono::seconds(1);
+
+}  // namespace
 
 void Shortages::heard(DeviceId device, const DeviceReport& report) {
   count(device);
@@ -82,6 +90,12 @@ void Shortages::count(DeviceId device) {
 void Shortages::pay(DeviceId device, double waited) {
   state_.devices.at(device).shortage.waited -= waited;
   reindex(state_, device);
+}
+
+Instant Shortages::owe(DeviceId device, ModelId model, std::int64_t pages) {
+  const Instant until = state_.now + kOwed;
+  state_.devices.at(device).owed = {.model = model, .pages = pages, .until = until};
+  return until;
 }
 
 void Shortages::recalled(DeviceId device, Instant until) {

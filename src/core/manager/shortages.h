@@ -20,6 +20,9 @@ class Shortages {
   void count(DeviceId device);
   /// So much of their waiting [s] was paid for by what was done for them.
   void pay(DeviceId device, double waited);
+  /// So many pages are freed there for a model that lacks them. No load takes them before the
+  /// instant that is returned.
+  Instant owe(DeviceId device, ModelId model, std::int64_t pages);
   /// Some were recalled; no more are before `until`.
   void recalled(DeviceId device, Instant until);
   /// So many requests of the model wait for another instance.

@@ -345,6 +345,13 @@ struct Shortage {
   Instant recall_at{};  ///< None of them is recalled before.
 };
 
+/// Pages that were freed on a device for a model that lacks KV there. Written by Shortages.
+struct Owed {
+  ModelId model{};
+  std::int64_t pages = 0;
+  Instant until{};  ///< From then on they are there for all.
+};
+
 /// Pages that a device lends to KV of a model elsewhere (WEAVER). Written by GuestLoans.
 struct GuestLoan {
   DeviceId hot{};  ///< Where the model runs.
@@ -383,6 +390,7 @@ struct DeviceState {
   std::optional<policy::Reservation> reserved{};  ///< Kept for it. Written by Reservations.
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured. Written by Demand.
   Shortage shortage{};
+  Owed owed{};
 
   // Written by GuestLoans.
   std::map<ModelId, GuestLoan> guests{};  ///< By model.

@@ -242,7 +242,7 @@ class TestState {
   KvLimits kv_limits{state, out};
   Shortages shortages{state};
   Loads loading{state, queues, residency};
-  DrainPlans plans{state, out, residency, loading};
+  DrainPlans plans{state, out, residency, loading, shortages};
   Claims claims{state, out, queues, residency, loading, plans};
   PlaceSearch search{state};
   Reservations reservations{state, out};

@@ -101,6 +101,25 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
   return view;
 }
 
+namespace {
+
+/// A worker that refuses loads may have CUDA graphs that the driver does not give back: their pages
+/// are not free. They are counted only where others may leave in their stead, as they go with the
+/// last model.
+void leave_graphs(const State& state, const DeviceState& device, policy::PlacementDevice& view) {
+  std::int64_t workspace = 0;
+  std::int64_t others = 0;
+  for (const policy::ResidentView& resident : view.residents) {
+    workspace = std::max(workspace, workspace_of(state, device, resident.model));
+    others += resident.pages;
+  }
+  const std::int64_t graphs = device.usage.of(ledger::LeaseKind::kOverhead).held - workspace;
+  view.free_pages = std::max(view.free_pages - std::max<std::int64_t>(graphs, 0),
+                             std::min(view.free_pages, view.need_pages - others));
+}
+
+}  // namespace
+
 policy::PlacementDevice outline(const State& state, const DeviceState& device, ModelId wanted) {
   const auto here = device.instances.find(wanted);
   const bool there = here != device.instances.end();
@@ -131,11 +150,26 @@ policy::PlacementDevice outline(const State& state, const DeviceState& device, M
     }
     if (!state.models.at(id).external()) {
       view.residents.push_back(resident_view(state, device, id, model, workspace));
+      if (device.owed.model == whole(state, id) && state.now < device.owed.until) {
+        view.free_pages -= device.owed.pages;  // Its KV is about to have them.
+        view.residents.back().pages += device.owed.pages;
+      }
     } else if (!instance.is<Suspended>() || instance.kv_pages > 0) {
       view.residents.push_back(engine_view(state, device, id, model));
     }
   }
+  if (device.refusals > 0) {
+    leave_graphs(state, device, view);
+  }
   return view;
+}
+
+std::int64_t pages_that_stay(const State& state,
+                             const DeviceState& device,
+                             ModelId id,
+                             std::int64_t workspace) {
+  return may_step_back(state, device, id) ? pages_if_staged(state, device, id, workspace)
+                                          : pages_of(state, device, id, workspace);
 }
 
 namespace {
@@ -147,7 +181,7 @@ std::int64_t pinned_pages(const State& state, const DeviceState& device, ModelId
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = state.models.at(whole(state, id));
     if (id != wanted && !instance.is<Evicting>() && !model.external() && stays(state, model)) {
-      pages += pages_of(device, state.models.at(id), &instance, workspace);
+      pages += pages_that_stay(state, device, id, workspace);
     }
   }
   return pages;
@@ -214,6 +248,19 @@ void take_idle_shares(const State& state,
   }
 }
 
+/// Has pinned groups step back once they are idle.
+void take_pinned_shares(const State& state,
+                        const DeviceState& device,
+                        std::int64_t workspace,
+                        Clearing& clearing) {
+  for (policy::ResidentView& resident : clearing.others) {
+    if (resident.pinned && may_step_back(state, device, resident.model) &&
+        std::ranges::count(clearing.way.steps_back, resident.model) == 0) {
+      clearing.step_back(resident, pages_if_staged(state, device, resident.model, workspace));
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<InTheWay> in_the_way(const State& state, const DeviceState& device, ModelId shard) {
@@ -247,7 +294,11 @@ std::optional<InTheWay> in_the_way(const State& state, const DeviceState& device
   }
   const std::int64_t need = pages_for_shard(state, device, shard);
   take_idle_shares(state, device, need, workspace, clearing);
-  const auto victims = policy::choose_victims(clearing.others, clearing.free, need);
+  auto victims = policy::choose_victims(clearing.others, clearing.free, need);
+  if (!victims) {
+    take_pinned_shares(state, device, workspace, clearing);
+    victims = policy::choose_victims(clearing.others, clearing.free, need);
+  }
   if (!victims) {
     return std::nullopt;
   }
@@ -284,6 +335,7 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
         resident.in_transition = false;  // No request waits for what is on its way.
       }
       const bool stays = ours && std::ranges::count(way->steps_back, resident.model) > 0;
+      resident.pinned = resident.pinned && !stays;
       const bool lost =
           other.grouped() && !stays && !groups.insert(whole(state, resident.model)).second;
       if (stays || lost) {

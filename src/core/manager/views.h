@@ -32,6 +32,13 @@ void weigh(const State& state, const DeviceState& device, policy::PlacementDevic
                                            const DeviceState& device,
                                            ModelId shard);
 
+/// Pages that a pinned model keeps on a device whatever comes: of a group that may step back, those
+/// of its weights.
+[[nodiscard]] std::int64_t pages_that_stay(const State& state,
+                                           const DeviceState& device,
+                                           ModelId id,
+                                           std::int64_t workspace);
+
 /// What has to make room on a device for a shard to run there.
 struct InTheWay {
   std::vector<ModelId> goes{};

@@ -66,6 +66,35 @@ TEST(View, SaysHowLongTheOldestRequestOfAnEngineHasWaitedOrRun) {
   EXPECT_EQ(there.residents.front().oldest_wait, 2s) << "they are candidates beside each other";
 }
 
+TEST(View, PagesThatAreOwedToAModelAreItsOwn) {
+  TestState core;
+  core.serve(kA);
+  const policy::PlacementDevice before = view(core.state, core.device(), kC);
+  EXPECT_EQ(core.shortages.owe(kDevice, kA, 4), core.state.now + 1s);
+  const policy::PlacementDevice there = view(core.state, core.device(), kC);
+  EXPECT_EQ(there.free_pages, before.free_pages - 4);
+  EXPECT_EQ(there.residents[0].pages, before.residents[0].pages + 4) << "it leaves with them";
+  core.pass(1s);
+  EXPECT_EQ(view(core.state, core.device(), kC).free_pages, before.free_pages);
+}
+
+TEST(View, CudaGraphsThatStayAreInTheWayOfLoadsThatWereRefused) {
+  TestState core;
+  core.serve(kA);
+  ledger::PoolUsage usage{.total = 20, .free = 7};
+  usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kOverhead)] = {.reserved = 5,
+                                                                           .held = 5};
+  core.devices.usage(kDevice, usage);
+  const policy::PlacementDevice before = view(core.state, core.device(), kC);
+  core.devices.refused(kDevice);
+  const policy::PlacementDevice there = view(core.state, core.device(), kC);
+  EXPECT_LT(there.free_pages, before.free_pages);
+  EXPECT_GE(there.free_pages + there.residents[0].pages, there.need_pages)
+      << "where all leave there is room";
+  core.devices.usage(kDevice, {.total = 20, .free = 7});
+  EXPECT_EQ(view(core.state, core.device(), kC).free_pages, before.free_pages);
+}
+
 TEST(View, ADeviceIsAvailableForOneThingAtATime) {
   const auto available = [](const TestState& core, ModelId model = kC) {
     return view(core.state, core.state.devices.at(kDevice), model).available;

@@ -99,6 +99,14 @@ void relieve(const Parts& core, const DeviceState& device) {
   }
 }
 
+/// What is freed on one device of a group is of use to it where the others have as much.
+void owe_group(const Parts& core, const DeviceState& leader) {
+  const Shortage& shortage = leader.shortage;
+  for (const ShardPlace& place : block(core.state, shortage.model, leader.config.id)) {
+    core.out.wake_by(core.shortages.owe(place.device, shortage.model, shortage.pages));
+  }
+}
+
 /// A group lacks memory on each of its devices where so much is not free.
 void lend_to_group(const Parts& core, const DeviceState& leader) {
   const State& state = core.state;
@@ -115,6 +123,9 @@ void lend_to_group(const Parts& core, const DeviceState& leader) {
       core.out.wake_by(state.now + *lending.next);
     }
     core.shortages.pay(leader.config.id, lending.paid);
+    if (!lending.lenders.empty()) {
+      owe_group(core, leader);
+    }
     for (const ModelId lender : lending.lenders) {
       core.residency.evict(
           place.device, lender, EvictMode::kWhenIdle, EvictionReason::kOutgrown, shortage.model);
@@ -140,6 +151,9 @@ void lend_on(const Parts& core, const DeviceState& device) {
     core.out.wake_by(core.state.now + *lending.next);
   }
   core.shortages.pay(device.config.id, lending.paid);
+  if (!lending.lenders.empty()) {
+    core.out.wake_by(core.shortages.owe(device.config.id, shortage.model, shortage.pages));
+  }
   for (const ModelId lender : lending.lenders) {
     const bool engine = core.state.models.at(lender).external();
     core.residency.evict(device.config.id,
