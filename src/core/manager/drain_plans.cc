@@ -248,9 +248,11 @@ void DrainPlans::end_turns(DeviceId id, const DrainPlan& plan) {
   DeviceState& device = state_.devices.at(id);
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
+    if (found == device.instances.end()) {
+      continue;  // It has gone, and a reload may have removed the model since.
+    }
     const bool ours = !state_.models.at(victim).external() && !state_.models.at(victim).grouped();
-    if (found != device.instances.end() && ours && found->second.is<Draining>() &&
-        !found->second.in_flight.empty()) {
+    if (ours && found->second.is<Draining>() && !found->second.in_flight.empty()) {
       device.plan->set_aside = true;
       state_.models.at(victim).turn_ended = state_.now;
       residency_.evict(id, victim, EvictMode::kNow, EvictionReason::kTurn, plan.model);

@@ -65,6 +65,19 @@ TEST(DrainPlans, ABusyModelGoesWithItsRequestsOnceItsTurnIsOver) {
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kC}}));
 }
 
+TEST(DrainPlans, AVictimThatAReloadHasRemovedMeanwhileIsPassedOver) {
+  Full core;
+  core.configuration.options.turn = 3s;
+  core.run(kB);
+  core.plans.begin(kDevice, kC, {kA, kB});
+  core.residency.forget(kDevice, kA);
+  core.resize(kDevice, 14);
+  core.remove(kA);
+  core.state.now += 3s;
+  core.plans.advance();
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kB}}));
+}
+
 TEST(DrainPlans, WithoutTurnsABusyModelIsWaitedFor) {
   Full core;
   core.plans.begin(kDevice, kC, {kA});
