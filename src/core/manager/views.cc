@@ -308,6 +308,33 @@ std::optional<InTheWay> in_the_way(const State& state, const DeviceState& device
   return clearing.way;
 }
 
+namespace {
+
+/// Of a device that has to be cleared for a shard: its pages, without those that stay in its way
+/// if the shard can never be there. Groups that come, or have requests, may step back some time.
+std::int64_t pages_to_clear(const State& state,
+                            const DeviceState& device,
+                            ModelId shard,
+                            const policy::PlacementDevice& there) {
+  const bool shares = state.models.at(shard).config.shares;
+  const std::int64_t workspace = workspace_of(state, device, shard);
+  std::int64_t pinned = 0;
+  std::int64_t stay = 0;
+  for (const policy::ResidentView& resident : there.residents) {
+    if (resident.pinned) {
+      const bool steps_back = state.models.at(resident.model).config.shares;
+      pinned += resident.pages;
+      stay +=
+          steps_back ? pages_if_staged(state, device, resident.model, workspace) : resident.pages;
+    }
+  }
+  const std::int64_t room =
+      shares ? device.config.pages - pages_for_shard(state, device, shard) : 0;
+  return there.pages + (stay > room ? 0 : pinned);
+}
+
+}  // namespace
+
 policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId leader) {
   policy::PlacementDevice all{
       .id = leader, .available = true, .missing = missing(state, model, leader)};
@@ -344,7 +371,7 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
       all.residents.push_back(resident);
     }
     all.need_pages += need;
-    all.pages += std::max(part.pages, need);
+    all.pages += way ? need : pages_to_clear(state, device, place.model, part);
     all.free_pages += way ? 1 : part.free_pages;
     if (!way) {
       if (staged(device, place.model) != nullptr) {
