@@ -151,6 +151,20 @@ constexpr std::array kTunables{
         4096,
         1,
         "tokens up to which our kernels multiply with blocks, not cuBLASLt with slices of them"},
+    Tunable{Tuned::kSkinnyBeforeBlas,
+            "HEDDLE_TUNE_SKINNY_BEFORE_BLAS",
+            0,
+            0,
+            64,
+            1,
+            "tokens up to which our skinny kernels take a product from cuBLASLt untimed"},
+    Tunable{Tuned::kSkinnyBlocks,
+            "HEDDLE_TUNE_SKINNY_BLOCKS",
+            2,
+            1,
+            4,
+            1,
+            "blocks of a skinny kernel that a multiprocessor is to have at most"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

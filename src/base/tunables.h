@@ -32,6 +32,8 @@ enum class Tuned : std::uint8_t {
   kBlasCandidates,
   kSurveyMs,
   kUnpackedTokens,
+  kSkinnyBeforeBlas,
+  kSkinnyBlocks,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -60,7 +62,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 19> values_{};
+  std::array<std::int64_t, 21> values_{};
 };
 
 /// All of them, in the order of Tuned.
