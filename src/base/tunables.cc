@@ -165,6 +165,13 @@ constexpr std::array kTunables{
             4,
             1,
             "blocks of a skinny kernel that a multiprocessor is to have at most"},
+    Tunable{Tuned::kWideRows,
+            "HEDDLE_TUNE_WIDE_ROWS",
+            64,
+            64,
+            128,
+            64,
+            "rows of a block of prefill attention, for heads of 64 and 128"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

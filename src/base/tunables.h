@@ -34,6 +34,7 @@ enum class Tuned : std::uint8_t {
   kUnpackedTokens,
   kSkinnyBeforeBlas,
   kSkinnyBlocks,
+  kWideRows,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -62,7 +63,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 21> values_{};
+  std::array<std::int64_t, 22> values_{};
 };
 
 /// All of them, in the order of Tuned.

@@ -19,6 +19,7 @@ TRIED = [
     ("SKINNY_BLOCKS", (1, 4), "decode", "16,32,64"),
     ("NARROW_BLOCKS", (2, 8), "decode", "1,32"),
     ("WIDE_BLOCKS", (1, 4), "prefill", "1"),
+    ("WIDE_ROWS", (128,), "prefill", "1"),
     ("SPLIT_STEPS", (1, 4), "decode", "1,32"),
     ("NORM_THREADS", (256,), "decode", "1,32"),
     ("ROW_THREADS", (128,), "prefill,decode", "1,32"),
