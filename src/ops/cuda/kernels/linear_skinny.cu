@@ -64,49 +64,69 @@ __device__ inline int skinny_output(const LinearParams& params, int tile, int m,
 }
 
 /// What a thread copies: of weights, four times 16 bytes of the half of the line that its warp
-/// copies; of tokens, what is its turn.
+/// copies; of tokens, a chunk of every 32nd.
 template <int kTokens>
 struct SkinnyCopies {
+  static constexpr int kTurns = kTokens * kChunks > static_cast<int>(kSkinnyThreads) ? 2 : 1;
+  static_assert(kTokens * kChunks <= 2 * static_cast<int>(kSkinnyThreads));
+
   const LinearParams& params;
   std::int64_t bytes;  ///< Of a row.
   int tile = -1;
-  const std::byte* weight[2][2] = {};
+  const std::byte* weight[2][2] = {};  ///< Of that tile, the lane's in the first step.
+  const std::byte* x[kTurns];          ///< Its chunks in the first step; nullptr: no such token.
 
   __device__ explicit SkinnyCopies(const LinearParams& of)
-      : params(of), bytes(static_cast<std::int64_t>(of.inputs) * 2) {}
+      : params(of), bytes(static_cast<std::int64_t>(of.inputs) * 2) {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int token = token_of(turn);
+      x[turn] = token < min(kTokens, params.tokens)
+                    ? params.x + token * params.x_stride + own_chunk() * 16
+                    : nullptr;
+    }
+  }
+
+  __device__ static int own_chunk() { return static_cast<int>(threadIdx.x) % kChunks; }
+  __device__ static int token_of(int turn) {
+    return (static_cast<int>(threadIdx.x) + turn * static_cast<int>(kSkinnyThreads)) / kChunks;
+  }
 
   __device__ void fetch_weights(SkinnyStage<kTokens>& stage, const SkinnyStep& at) {
     const int lane = static_cast<int>(lane_index());
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int part = warp / kSkinnyRows;
+    const int own = part * (kLine / 2) + lane % 4 * 16;
     if (tile != at.tile) {
       tile = at.tile;
+#pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int output = skinny_output(params, tile, i / 2, i % 2 * 8 + lane / 4);
         // Beyond the last output, any row will do: nobody stores what comes of it.
-        weight[i / 2][i % 2] = params.weight + (output < 0 ? 0 : output) * bytes;
+        weight[i / 2][i % 2] = params.weight + (output < 0 ? 0 : output) * bytes + own;
       }
     }
-    const std::int64_t from =
-        static_cast<std::int64_t>(at.step) * kLine + part * (kLine / 2) + lane % 4 * 16;
+    const std::int64_t line = static_cast<std::int64_t>(at.step) * kLine;
+    const bool exists = line + own < bytes;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::byte* row = weight[i / 2][i % 2];
       uint4& place = stage.weight[warp % kSkinnyRows][i / 2][part][i % 2][lane];
-      copy_async(
-          reinterpret_cast<std::byte*>(&place), from < bytes ? row + from : row, from < bytes);
+      copy_async(reinterpret_cast<std::byte*>(&place),
+                 exists ? weight[i / 2][i % 2] + line : params.weight,
+                 exists);
     }
   }
 
   __device__ void fetch_tokens(SkinnyStage<kTokens>& stage, const SkinnyStep& at) const {
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kChunks; i += kSkinnyThreads) {
-      const int token = i / kChunks;
-      const int chunk = i % kChunks;
-      const std::int64_t from = static_cast<std::int64_t>(at.step) * kLine + chunk * 16;
-      const bool exists = token < params.tokens && from < bytes;
-      copy_async(stage.x + token_place(token, chunk),
-                 exists ? params.x + token * params.x_stride + from : params.x,
-                 exists);
+    const std::int64_t line = static_cast<std::int64_t>(at.step) * kLine;
+    const bool within = line + own_chunk() * 16 < bytes;
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const bool exists = within && x[turn] != nullptr;
+      if (token_of(turn) < kTokens) {
+        copy_async(stage.x + token_place(token_of(turn), own_chunk()),
+                   exists ? x[turn] + line : params.x,
+                   exists);
+      }
     }
   }
 };
@@ -131,19 +151,32 @@ struct SkinnyWarp {
       for (int i = 0; i < 4; ++i) {
         a[i / 2][i % 2] = stage.weight[quarter][i / 2][part][i % 2][lane];
       }
+      std::uint32_t b[kGroups][2][2];
 #pragma unroll
       for (int n = 0; n < kGroups; ++n) {
         const int token = first_token() + n * 8 + lane / 4;
-        const uint4 b = *reinterpret_cast<const uint4*>(
+        const uint4 own = *reinterpret_cast<const uint4*>(
             stage.x + token_place(token, part * (kChunks / 2) + lane % 4));
-        const std::uint32_t first[2] = {b.x, b.y};
-        const std::uint32_t last[2] = {b.z, b.w};
+        b[n][0][0] = own.x;
+        b[n][0][1] = own.y;
+        b[n][1][0] = own.z;
+        b[n][1][1] = own.w;
+      }
+      // Of the first and of the last 8 bytes of each lane; what is added to comes again late.
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t rows[2][4];
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          const std::uint32_t a_first[4] = {a[m][0].x, a[m][1].x, a[m][0].y, a[m][1].y};
-          const std::uint32_t a_last[4] = {a[m][0].z, a[m][1].z, a[m][0].w, a[m][1].w};
-          mma_bf16(sums[m][n], a_first, first);
-          mma_bf16(sums[m][n], a_last, last);
+          rows[m][0] = half == 0 ? a[m][0].x : a[m][0].z;
+          rows[m][1] = half == 0 ? a[m][1].x : a[m][1].z;
+          rows[m][2] = half == 0 ? a[m][0].y : a[m][0].w;
+          rows[m][3] = half == 0 ? a[m][1].y : a[m][1].w;
+        }
+#pragma unroll
+        for (int n = 0; n < kGroups; ++n) {
+          mma_bf16(sums[0][n], rows[0], b[n][half]);
+          mma_bf16(sums[1][n], rows[1], b[n][half]);
         }
       }
     }
