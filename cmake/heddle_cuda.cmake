@@ -5,10 +5,13 @@ find_program(HEDDLE_NVCC NAMES nvcc
   HINTS ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)
 set(HEDDLE_NVCC_VERSION_MIN 12.4)
 set(HEDDLE_CUDA_DRIVER_MIN 0)
-# No kernel has instructions of Hopper's own (wgmma, setmaxnreg), which alone would need sm_90a: sm_90 runs on
-# all of 9.x, and its PTX on what comes later. sm_80 runs on all of 8.x.
+# An image runs on all GPUs of its major version, and the driver takes the one that fits: sm_80 on 8.x, sm_90 on 9.x,
+# sm_100 on 10.x. It compiles PTX for what comes later. sm_90a would add nothing: no kernel has an instruction of
+# Hopper's own (wgmma, setmaxnreg), and without one nvcc 13.0 makes the same code for both.
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)
+set(HEDDLE_CUDA_NAMES "sm_80, sm_90 and later")
+set(HEDDLE_NVCC_VERSION_BLACKWELL 12.8)
 if(HEDDLE_SANITIZE)
   set(HEDDLE_CUDA_NOTE "no kernels: built with sanitizers, which do not watch GPUs")
 elseif(HEDDLE_NVCC)
@@ -19,7 +22,12 @@ elseif(HEDDLE_NVCC)
     set(HEDDLE_CUDA_NOTE "no kernels: ${HEDDLE_NVCC} is not nvcc ${HEDDLE_NVCC_VERSION_MIN} or later")
   else()
     set(HEDDLE_CUDA_KERNELS ON)
-    set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
+    # This nvcc knows Blackwell. It makes both of one PTX, and compresses images to less than a third.
+    if(HEDDLE_NVCC_VERSION VERSION_GREATER_EQUAL HEDDLE_NVCC_VERSION_BLACKWELL)
+      list(APPEND HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_90,code=sm_100 --compress-mode=size)
+      set(HEDDLE_CUDA_NAMES "sm_80, sm_90, sm_100 and later")
+    endif()
+    set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for ${HEDDLE_CUDA_NAMES}")
     # A driver loads what the nvcc of its own major version made, and older ones'.
     file(WRITE ${CMAKE_BINARY_DIR}/nvcc_version.txt "${HEDDLE_NVCC_VERSION}\n")
     string(REGEX MATCH "^[0-9]+" major "${HEDDLE_NVCC_VERSION}")

@@ -32,6 +32,9 @@ enum class Tuned : std::uint8_t {
   kBlasCandidates,
   kSurveyMs,
   kUnpackedTokens,
+  kSkinnyBeforeBlas,
+  kSkinnyBlocks,
+  kWideRows,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -60,7 +63,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 19> values_{};
+  std::array<std::int64_t, 22> values_{};
 };
 
 /// All of them, in the order of Tuned.

@@ -201,6 +201,23 @@ TEST_F(SampleTest, EveryRowDrawsAsIfAllWereSorted) {
   }
 }
 
+// More tokens than a GPU measures one against the other, in one bin of its histogram.
+TEST_F(SampleTest, ManyTokensOfAboutTheSameLogitAreCutByLogitAndId) {
+  for (const float spread : {0.0F, 0.002F, 0.01F}) {
+    std::vector<float> logits(3000);
+    for (float& logit : logits) {
+      logit = 1.0F - spread * static_cast<float>(rng_.below(3));
+    }
+    const std::vector<std::uint32_t> all(static_cast<std::size_t>(mask_words(3000)), 0xffffffffU);
+    for (const SampleRow& row : {SampleRow{.top_k = 700, .uniform = 0.9999},
+                                 SampleRow{.top_k = 1, .uniform = 0.5},
+                                 SampleRow{.top_p = 0.45F, .uniform = 0.9999},
+                                 SampleRow{.top_p = 0.7F, .top_k = 2500, .uniform = 0.3}}) {
+      EXPECT_EQ(draw(logits, row), drawn_by_sorting(logits, row, all)) << spread;
+    }
+  }
+}
+
 TEST_F(SampleTest, SaysSoWhereLogitsAreNotNumbers) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();

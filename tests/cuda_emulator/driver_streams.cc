@@ -387,6 +387,17 @@ EXPORT CUresult cuFuncLoad(CUfunction /*function*/) {
   return kCudaSuccess;
 }
 
+EXPORT CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction /*function*/) {
+  return call("cuFuncGetAttribute", Needs::kDevice, [&](Machine& here, auto&) {
+    if (attribute != kFunctionBinaryVersion) {
+      return kCudaInvalidValue;
+    }
+    *value =
+        static_cast<int>(here.config.capability) / 10 * 10;  // An image for each major version.
+    return kCudaSuccess;
+  });
+}
+
 EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   return call("cuFuncSetAttribute", Needs::kDevice, [&](Machine&, auto&) {
     if (attribute != kFunctionDynamicSharedBytesMax || value < 0 ||

@@ -15,8 +15,11 @@ TINY = ["--shape", "tiny", "--memory", "48MiB", "--batches", "1", "--steps", "1"
 TRIED = [
     ("THIN_BEFORE_BLAS", (0, 16, 32), "decode", "4,16,32"),
     ("PIECE_MIB", (8, 64, 128), "load", "1"),
+    ("SKINNY_BEFORE_BLAS", (64,), "decode", "16,32,64"),
+    ("SKINNY_BLOCKS", (1, 4), "decode", "16,32,64"),
     ("NARROW_BLOCKS", (2, 8), "decode", "1,32"),
     ("WIDE_BLOCKS", (1, 4), "prefill", "1"),
+    ("WIDE_ROWS", (128,), "prefill", "1"),
     ("SPLIT_STEPS", (1, 4), "decode", "1,32"),
     ("NORM_THREADS", (256,), "decode", "1,32"),
     ("ROW_THREADS", (128,), "prefill,decode", "1,32"),
@@ -104,7 +107,7 @@ def profile(of):
 
 def sweep(of):
     """Which of the numbers that were chosen blind should be another one? And kernels of the folders images-*."""
-    parts = [of.model("usual", 60, "load,evict,prefill,decode", batches="1,4,16,32")]
+    parts = [of.model("usual", 60, "load,evict,prefill,decode", batches="1,4,16,32,64")]
     for folder in sorted(of.here.glob("images-*")):
         parts.append(
             of.model(folder.name, 60, "prefill,decode", batches="1,32", environment={"HEDDLE_CUDA_IMAGES": str(folder)})

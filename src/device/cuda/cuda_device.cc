@@ -347,6 +347,7 @@ Result<CUfunction> CudaDevice::find(const KernelId& kernel) {
     CUfunction found = nullptr;
     status = context_->api().cuModuleGetFunction(&found, module, kernel.name);
     if (status == kCudaSuccess) {
+      tell_code_of(kernel, found);
       return found;
     }
   }
@@ -356,6 +357,16 @@ Result<CUfunction> CudaDevice::find(const KernelId& kernel) {
     error.code = Code::kFailedPrecondition;
   }
   return error;
+}
+
+void CudaDevice::tell_code_of(const KernelId& kernel, CUfunction found) {
+  int version = 0;
+  if (!code_told_ &&
+      context_->api().cuFuncGetAttribute(&version, kFunctionBinaryVersion, found) == kCudaSuccess) {
+    code_told_ = true;
+    log::info("CUDA kernels are loaded",
+              {{"made_by", kernel.module->note}, {"code_for", "sm_" + std::to_string(version)}});
+  }
 }
 
 Result<const CudaDevice::Modules*> CudaDevice::modules_of(const ModuleImage& image) {

@@ -107,6 +107,8 @@ class CudaDevice final : public Device {
   /// `from`: what it is, for errors.
   Result<CUmodule> load(const std::string& from, const std::byte* part);
   Result<CUfunction> find(const KernelId& kernel);
+  /// Logs, once, which of an image's architectures the driver took.
+  void tell_code_of(const KernelId& kernel, CUfunction found);
   Result<std::unique_ptr<Stream>> create_stream_of(int priority);
 
   std::unique_ptr<CudaContext> context_;
@@ -123,6 +125,7 @@ class CudaDevice final : public Device {
   std::mutex functions_mutex_{};  ///< Of what follows.
   std::map<const ModuleImage*, Modules> modules_{};
   std::map<const char*, Function> functions_{};
+  bool code_told_ = false;
 };
 
 }  // namespace heddle::device

@@ -387,5 +387,21 @@ TEST(CudaStreamLaunch, KernelsOverlapWhereTheGpuCan) {
   }
 }
 
+TEST(CudaStreamLaunch, TheLogTellsOnceWhichCodeTheDriverTook) {
+  for (const auto& [machine, code] : {std::pair("capability=89", "sm_80"),
+                                      std::pair("capability=90", "sm_90"),
+                                      std::pair("capability=103", "sm_100")}) {
+    const EmulatedDriver emulated(std::string("memory=64MiB,") + machine);
+    const auto device = CudaDevice::create({.bytes = std::uint64_t{4} << 20U,
+                                            .driver = EmulatedDriver::open().value()})
+                            .value();
+    testing::internal::CaptureStderr();
+    ASSERT_TRUE(device->function(kFill, 0));
+    ASSERT_TRUE(device->function(kAdd, 0));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(code)) << machine;
+    EXPECT_EQ(emulated.calls("cuFuncGetAttribute"), 1U);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::device

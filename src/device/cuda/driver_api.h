@@ -147,7 +147,8 @@ constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kStreamWaitNotBelow = 0;  ///< Counting round.
 constexpr unsigned kStreamWriteFenced = 0;   ///< After all that the stream wrote before.
 constexpr unsigned kEventDisableTiming = 2;
-constexpr int kCaptureThreadLocal = 1;  ///< CUstreamCaptureMode.
+constexpr int kCaptureThreadLocal = 1;     ///< CUstreamCaptureMode.
+constexpr int kFunctionBinaryVersion = 6;  ///< 90 is 9.0.
 constexpr int kFunctionDynamicSharedBytesMax = 8;
 
 /// CUlaunchAttributeID: the kernel may begin before the one before it in the stream has ended.
@@ -227,6 +228,7 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
   CALL(cuModuleEnumerateFunctions, CUfunction*, unsigned, CUmodule)                                \
   CALL(cuModuleGetFunction, CUfunction*, CUmodule, const char*)                                    \
   CALL(cuFuncLoad, CUfunction)                                                                     \
+  CALL(cuFuncGetAttribute, int*, int, CUfunction)                                                  \
   CALL(cuFuncSetAttribute, CUfunction, int, int)                                                   \
   CALL(cuLaunchKernelEx, const CUlaunchConfig*, CUfunction, void**, void**)                        \
   CALL(cuStreamBeginCapture_v2, CUstream, int)                                                     \

@@ -130,6 +130,7 @@ static_assert(offsetof(CUlaunchAttribute, value) == offsetof(::CUlaunchAttribute
 static_assert(sizeof(CUlaunchConfig) == sizeof(::CUlaunchConfig));
 static_assert(offsetof(CUlaunchConfig, hStream) == offsetof(::CUlaunchConfig, hStream));
 static_assert(offsetof(CUlaunchConfig, numAttrs) == offsetof(::CUlaunchConfig, numAttrs));
+static_assert(kFunctionBinaryVersion == CU_FUNC_ATTRIBUTE_BINARY_VERSION);
 static_assert(kFunctionDynamicSharedBytesMax == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 TEST(DriverApi, AgreesWithTheToolkit) {

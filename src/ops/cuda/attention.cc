@@ -28,6 +28,8 @@ struct Kernel {
 struct Family {
   Kernel narrow{};
   Kernel wide{};
+  Kernel
+      broad{};  ///< In the wide one's place where kWideRows says so; without a name: there is none.
   std::int64_t step = 0;  ///< Positions that a block takes at once.
 };
 
@@ -39,10 +41,11 @@ constexpr Kernel mma_kernel(const char* name) {
           .shared_bytes = Shape::kSharedBytes};
 }
 template <int kHeadDim>
-constexpr Family mma_family(const char* narrow, const char* wide) {
+constexpr Family mma_family(const char* narrow, const char* wide, const char* broad = "") {
   static_assert(MmaNarrow<kHeadDim>::kStep == MmaWide<kHeadDim>::kStep);
   return {.narrow = mma_kernel<MmaNarrow<kHeadDim>>(narrow),
           .wide = mma_kernel<MmaWide<kHeadDim>>(wide),
+          .broad = mma_kernel<MmaBroad<kHeadDim>>(broad),
           .step = MmaWide<kHeadDim>::kStep};
 }
 
@@ -50,9 +53,13 @@ constexpr Family mma_family(const char* narrow, const char* wide) {
 constexpr std::int64_t kMmaHeadDims = 32;
 constexpr std::array kMma{
     mma_family<32>("heddle_attention_mma_narrow_32", "heddle_attention_mma_wide_32"),
-    mma_family<64>("heddle_attention_mma_narrow_64", "heddle_attention_mma_wide_64"),
+    mma_family<64>("heddle_attention_mma_narrow_64",
+                   "heddle_attention_mma_wide_64",
+                   "heddle_attention_mma_broad_64"),
     mma_family<96>("heddle_attention_mma_narrow_96", "heddle_attention_mma_wide_96"),
-    mma_family<128>("heddle_attention_mma_narrow_128", "heddle_attention_mma_wide_128"),
+    mma_family<128>("heddle_attention_mma_narrow_128",
+                    "heddle_attention_mma_wide_128",
+                    "heddle_attention_mma_broad_128"),
     mma_family<160>("heddle_attention_mma_narrow_160", "heddle_attention_mma_wide_160"),
     mma_family<192>("heddle_attention_mma_narrow_192", "heddle_attention_mma_wide_192"),
     mma_family<224>("heddle_attention_mma_narrow_224", "heddle_attention_mma_wide_224"),
@@ -72,6 +79,7 @@ Family fma_family(std::int64_t head_dim) {
           .wide = wide.shared_bytes <= kSharedBytesEverywhere
                       ? wide
                       : kernel("heddle_attention_fma_medium", kFmaMediumRows),
+          .broad = {},
           .step = kFmaStep};
 }
 
@@ -127,6 +135,9 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   Plan plan{.family = suits_mma(args)
                           ? kMma[static_cast<std::size_t>(args.kv.head_dim / kMmaHeadDims - 1)]
                           : fma_family(args.kv.head_dim)};
+  if (tuned(Tuned::kWideRows) == plan.family.broad.rows && *plan.family.broad.name != 0) {
+    plan.family.wide = plan.family.broad;
+  }
   const bool may_be_narrow = group <= plan.family.narrow.rows;
   // Each sequence has a token, so that this many have more than one at most.
   const std::int64_t wide = may_be_narrow ? std::min(sequences, tokens - sequences) : sequences;

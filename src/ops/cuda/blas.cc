@@ -391,4 +391,13 @@ bool Blas::prefers_gated(device::CudaStream& stream, const LinearArgs& args) con
   return gated_.contains(product_of(stream, args));
 }
 
+void Blas::settle_own(device::CudaStream& stream, const LinearArgs& args, bool faster) {
+  own_.emplace(product_of(stream, args), faster);
+}
+
+std::optional<bool> Blas::own_is_faster(device::CudaStream& stream, const LinearArgs& args) const {
+  const auto settled = own_.find(product_of(stream, args));
+  return settled == own_.end() ? std::nullopt : std::optional(settled->second);
+}
+
 }  // namespace heddle::ops::cuda

@@ -76,6 +76,11 @@ class Blas {
   void prefer_gated(device::CudaStream& stream, const LinearArgs& args);
   /// Whether a kernel that gates at its end was found to be faster than the library.
   [[nodiscard]] bool prefers_gated(device::CudaStream& stream, const LinearArgs& args) const;
+  /// Remembers for good whether heddle's own kernel does such products faster than the library.
+  void settle_own(device::CudaStream& stream, const LinearArgs& args, bool faster);
+  /// That; nothing where it was not found out.
+  [[nodiscard]] std::optional<bool> own_is_faster(device::CudaStream& stream,
+                                                  const LinearArgs& args) const;
 
  private:
   /// All that the advice depends on.
@@ -136,6 +141,7 @@ class Blas {
   std::map<Product, Plan> plans_{};
   std::map<Product, Choice> chosen_{};
   std::set<Product> gated_{};
+  std::map<Product, bool> own_{};
   std::int64_t timed_ = 0;
 };
 

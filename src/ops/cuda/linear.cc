@@ -15,6 +15,7 @@
 #include "ops/cuda/norm.h"
 #include "ops/cuda/panels.h"
 #include "ops/cuda/products.h"
+#include "ops/cuda/skinny.h"
 #include "ops/fused.h"
 
 namespace heddle::ops::cuda {
@@ -57,6 +58,18 @@ void launch_f32(device::CudaStream& stream, const LinearParams& params) {
       {.grid = {blocks(params.outputs, kTileF32Outputs), blocks(params.tokens, kTileF32Tokens), 1},
        .block = {kTileThreads, 1, 1}},
       params);
+}
+
+/// Of up to how many tokens a thin kernel of tensor cores does the product, whatever else there is.
+std::int64_t thin_tokens(DType weight) {
+  switch (weight) {
+    case DType::kBf16:
+      return tuned(Tuned::kThinBeforeBlas);
+    case DType::kI8:
+      return kThin.back().tokens;
+    default:
+      return 0;
+  }
 }
 
 /// On tensor cores: bfloat16, or int8 with tokens that are split.
@@ -109,24 +122,30 @@ void linear_int8(device::CudaStream& stream, LinearParams params) {
   launch_mma(stream, params, true);
 }
 
-/// Of up to how many tokens a thin kernel of tensor cores does the product, whatever else there is.
-std::int64_t thin_tokens(DType weight) {
-  switch (weight) {
-    case DType::kBf16:
-      return tuned(Tuned::kThinBeforeBlas);
-    case DType::kI8:
-      return kThin.back().tokens;
-    default:
-      return 0;
+/// Of bfloat16, as such: by a skinny kernel where that is for so many tokens.
+void launch_bf16(device::CudaStream& stream, const LinearArgs& args, const LinearParams& params) {
+  const bool thin = params.tokens <= std::max(kThin[0].tokens, thin_tokens(DType::kBf16));
+  if (thin || !skinny_takes(args) || !launch_skinny(stream, params)) {
+    launch_mma(stream, params, false);
   }
 }
 
-void launch_own(device::CudaStream& stream, const LinearParams& params, DType weight) {
-  if (weight == DType::kI8) {
+void launch_own(device::CudaStream& stream, const LinearArgs& args, const LinearParams& params) {
+  if (args.weight.dtype == DType::kI8) {
     linear_int8(stream, params);
   } else {
-    launch_mma(stream, params, false);
+    launch_bf16(stream, args, params);
   }
+}
+
+/// Whether our kernels take a product of plain weights from cuBLASLt: of a few tokens, as the
+/// weights are read once all the same, and of a batch where a survey found that faster.
+bool takes_from_blas(device::CudaStream& stream, const LinearArgs& args) {
+  const std::int64_t tokens = args.x.shape[0];
+  return tokens <= tuned(Tuned::kThinBeforeBlas) ||
+         (skinny_takes(args) &&
+          (tokens <= tuned(Tuned::kSkinnyBeforeBlas) ||
+           stream.attachment<Blas>().own_is_faster(stream, args).value_or(false)));
 }
 
 }  // namespace
@@ -141,13 +160,11 @@ void linear(device::Stream& stream, const LinearArgs& args) {
     linear_int8(cuda, params_of(args));
     return;
   }
-  // A few tokens our thin kernels take from cuBLASLt: the weights are read once all the same.
-  if (args.x.shape[0] > tuned(Tuned::kThinBeforeBlas) &&
-      cuda.attachment<Blas>().multiply(cuda, args)) {
+  if (!takes_from_blas(cuda, args) && cuda.attachment<Blas>().multiply(cuda, args)) {
     return;
   }
   if (args.weight.dtype == DType::kBf16) {
-    launch_mma(cuda, params_of(args), false);
+    launch_plain(cuda, args);
   } else {
     launch_f32(cuda, params_of(args));
   }
@@ -175,7 +192,7 @@ bool linear_norm(device::Stream& stream, const LinearNormArgs& args) {
   }
   LinearParams params = params_of(product);
   params.norm = then;
-  launch_own(cuda, params, product.weight.dtype);
+  launch_own(cuda, product, params);
   return true;
 }
 
@@ -189,7 +206,9 @@ bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
     return false;
   }
   // The library may multiply so much faster that another pass for the gates costs less.
-  if (product.weight.dtype == DType::kBf16 && product.x.shape[0] > thin_tokens(DType::kBf16)) {
+  const std::int64_t from_blas = std::max(
+      thin_tokens(DType::kBf16), skinny_takes(product) ? tuned(Tuned::kSkinnyBeforeBlas) : 0);
+  if (product.weight.dtype == DType::kBf16 && product.x.shape[0] > from_blas) {
     auto& blas = cuda.attachment<Blas>();
     if (blas.opens(cuda) && !blas.prefers_gated(cuda, product)) {
       return false;
@@ -199,6 +218,10 @@ bool linear_silu(device::Stream& stream, const LinearSiluArgs& args) {
   return true;
 }
 
+void launch_plain(device::CudaStream& stream, const LinearArgs& args) {
+  launch_bf16(stream, args, params_of(args));
+}
+
 void launch_gated(device::CudaStream& stream, const LinearSiluArgs& args) {
   const LinearArgs& product = args.linear;
   LinearParams params = params_of(product);
@@ -206,7 +229,7 @@ void launch_gated(device::CudaStream& stream, const LinearSiluArgs& args) {
   params.out_stride = args.out.stride[0];
   params.out_bf16 = args.out.dtype == DType::kBf16;
   params.gated = true;
-  launch_own(stream, params, product.weight.dtype);
+  launch_own(stream, product, params);
 }
 
 }  // namespace heddle::ops::cuda

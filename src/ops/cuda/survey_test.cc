@@ -72,7 +72,7 @@ class SurveyTest : public OpTest {
     return {products_() - before, last_way_()};
   }
 
-  static constexpr std::int64_t kTokensMost = 64;
+  static constexpr std::int64_t kTokensMost = 96;
   static constexpr std::int64_t kInputs = 32;
   static constexpr std::int64_t kOutputs = 48;
   static constexpr Duration kLong = std::chrono::hours(1);
@@ -87,41 +87,41 @@ class SurveyTest : public OpTest {
 };
 
 TEST_F(SurveyTest, AProductIsDoneTheWayThatTookLeast) {
-  survey(kLong, [&](OpContext& context) { linear(context, product(40)); });
+  survey(kLong, [&](OpContext& context) { linear(context, product(72)); });
   EXPECT_EQ(timed_, 3);
   const auto once = [&](std::int64_t tokens) {
     return taken([&] { linear(context_, product(tokens)); });
   };
-  EXPECT_EQ(once(40), std::pair(1UL, 1));
-  EXPECT_EQ(once(48), std::pair(1UL, 0)) << "what was not asked for is done as advised";
-  EXPECT_EQ(once(40), std::pair(1UL, 1));
+  EXPECT_EQ(once(72), std::pair(1UL, 1));
+  EXPECT_EQ(once(80), std::pair(1UL, 0)) << "what was not asked for is done as advised";
+  EXPECT_EQ(once(72), std::pair(1UL, 1));
 }
 
 TEST_F(SurveyTest, WeightsNeedNotBeThere) {
-  LinearArgs args = product(40);
+  LinearArgs args = product(72);
   args.weight.data = reinterpret_cast<const std::byte*>(std::uintptr_t{1} << 40U);
   survey(kLong, [&](OpContext& context) { linear(context, args); });
   synchronize();
 }
 
 TEST_F(SurveyTest, WhatWasDoneOnceIsDoneSoForEver) {
-  linear(context_, product(40));
+  linear(context_, product(72));
   synchronize();
-  survey(kLong, [&](OpContext& context) { linear(context, product(40)); });
-  EXPECT_EQ(taken([&] { linear(context_, product(40)); }), std::pair(1UL, 0));
+  survey(kLong, [&](OpContext& context) { linear(context, product(72)); });
+  EXPECT_EQ(taken([&] { linear(context_, product(72)); }), std::pair(1UL, 0));
   set_times(30.0, 10.0, 1.0);
-  survey(kLong, [&](OpContext& context) { linear(context, product(56)); });
+  survey(kLong, [&](OpContext& context) { linear(context, product(88)); });
   set_times(1.0, 10.0, 30.0);
-  survey(kLong, [&](OpContext& context) { linear(context, product(56)); });
-  EXPECT_EQ(taken([&] { linear(context_, product(56)); }), std::pair(1UL, 2));
+  survey(kLong, [&](OpContext& context) { linear(context, product(88)); });
+  EXPECT_EQ(taken([&] { linear(context_, product(88)); }), std::pair(1UL, 2));
 }
 
 TEST_F(SurveyTest, WhereThereIsNoTimeTheFirstAdviceIsTaken) {
   EXPECT_EQ(taken([&] {
-              survey(Duration::zero(), [&](OpContext& context) { linear(context, product(40)); });
+              survey(Duration::zero(), [&](OpContext& context) { linear(context, product(72)); });
             }).first,
             0U);
-  EXPECT_EQ(taken([&] { linear(context_, product(40)); }), std::pair(1UL, 0));
+  EXPECT_EQ(taken([&] { linear(context_, product(72)); }), std::pair(1UL, 0));
 }
 
 TEST_F(SurveyTest, GatesAreMadeAtTheEndOfAProductWhereThatIsFaster) {
@@ -134,6 +134,25 @@ TEST_F(SurveyTest, GatesAreMadeAtTheEndOfAProductWhereThatIsFaster) {
   for (std::size_t i = 0; i < 40 * kOutputs / 2; ++i) {  // The same tokens, rounded once more.
     EXPECT_NEAR(
         from_bf16(gated_[i]), from_bf16(own[i]), 0x1p-6F * std::abs(from_bf16(own[i])) + 0.02F);
+  }
+}
+
+TEST_F(SurveyTest, OurKernelTakesABatchWhereItIsFasterAndThenForEver) {
+  const auto ask = [&](std::int64_t tokens) {
+    survey(kLong, [&](OpContext& context) { linear(context, product(tokens)); });
+    return taken([&] { linear(context_, product(tokens)); });
+  };
+  EXPECT_EQ(taken([&] { linear(context_, product(64)); }).first, 1U) << "not asked for";
+  EXPECT_EQ(ask(40).first, 0U);
+  const std::vector<std::uint16_t> own = out_;
+  set_times(0.0, -1e6, 0.0);
+  EXPECT_EQ(ask(56), std::pair(1UL, 1));
+  EXPECT_EQ(ask(40).first, 0U);
+  set_times(30.0, 10.0, 20.0);
+  EXPECT_EQ(ask(56), std::pair(1UL, 1));
+  for (std::size_t i = 0; i < 40 * kOutputs; ++i) {
+    EXPECT_NEAR(
+        from_bf16(out_[i]), from_bf16(own[i]), 0x1p-7F * std::abs(from_bf16(own[i])) + 0.01F);
   }
 }
 

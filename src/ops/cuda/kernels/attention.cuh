@@ -205,7 +205,8 @@ __device__ __forceinline__ void write_pair(const AttentionParams& params,
     *reinterpret_cast<float2*>(params.partial_out + index * params.kv.head_dim + i) = weighted;
     return;
   }
-  const float2 result = make_float2(weighted.x / sum, weighted.y / sum);
+  const float inverse = 1.0F / sum;  // The same of all pairs of a row: one division.
+  const float2 result = make_float2(weighted.x * inverse, weighted.y * inverse);
   if (params.out_bf16 != 0) {
     *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(params.out) + at) =
         to_bf16_pair(result.x, result.y);

@@ -35,6 +35,10 @@ struct MmaShape {
 
 template <int kHeadDim>
 using MmaWide = MmaShape<kHeadDim, 4, 1>;
+/// In a wide kernel's place: twice as many warps share keys and values, which come to shared memory
+/// half as often for each row.
+template <int kHeadDim>
+using MmaBroad = MmaShape<kHeadDim, 8, 1>;
 template <int kHeadDim>
 using MmaNarrow = MmaShape<kHeadDim, 1, kHeadDim <= 128 ? 4 : 2>;
 
@@ -61,6 +65,7 @@ constexpr int fma_shared_bytes(int head_dim, int rows) {
 constexpr int kSharedBytesEverywhere = 99 << 10;
 static_assert(MmaWide<256>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(MmaWide<128>::kSharedBytes <= kSharedBytesEverywhere);
+static_assert(MmaBroad<128>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(fma_shared_bytes(256, kFmaMediumRows) <= kSharedBytesEverywhere);
 
 }  // namespace heddle::ops::cuda

@@ -94,6 +94,10 @@ __device__ __forceinline__ unsigned warp_ballot(bool vote) {
 __device__ __forceinline__ unsigned lowest_bit(unsigned bits) {
   return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1;
 }
+/// How many bits are set.
+__device__ __forceinline__ int count_bits(unsigned bits) {
+  return __popc(bits);
+}
 /// Makes the warp's writes to memory before it visible to its lanes after it.
 __device__ __forceinline__ void sync_warp() {
   __syncwarp();

@@ -14,10 +14,44 @@ using Sum = unsigned long long;
 constexpr int kRowBinBits = 11;
 constexpr int kRowBins = 1 << kRowBinBits;
 
+/// Sums of bins. Shared memory adds 32 bits by itself, but 64 only by trying until nobody else
+/// did: so a sum is two numbers, and what the lower one carries is added to the upper.
+struct RowBins {
+  std::uint32_t low[kRowBins];
+  std::uint32_t high[kRowBins];
+
+  __device__ void clear(int bin) {
+    low[bin] = 0;
+    high[bin] = 0;
+  }
+  __device__ void add(int bin, Sum amount) {
+    const auto added = static_cast<std::uint32_t>(amount);
+    const std::uint32_t before = atomicAdd(&low[bin], added);
+    const auto carried = static_cast<std::uint32_t>(amount >> 32U) + (before + added < before);
+    if (carried != 0) {
+      atomicAdd(&high[bin], carried);
+    }
+  }
+  __device__ Sum sum(int bin) const { return static_cast<Sum>(high[bin]) << 32U | low[bin]; }
+};
+
+/// A token of the bin in which a cut falls.
+struct Candidate {
+  Sum amount;
+  std::uint32_t key;
+  std::int32_t token;
+};
+constexpr int kCandidatesMax = 512;
+
 /// Shared memory of the functions below. None of them leaves something in it for another.
 struct RowShared {
-  Sum bins[kRowBins];
+  union {
+    RowBins bins;
+    Candidate candidates[kCandidatesMax];
+  };
   Sum warps[kRowThreadsMax / 32];
+  int found;  ///< Candidates, also those that there is no room for.
+  Candidate last;
 };
 
 /// A row, and which of its tokens count.
@@ -153,10 +187,88 @@ __device__ inline int gap_bin(float largest, float logit) {
   return static_cast<int>(fmaxf(fminf((largest - logit) * kBinsPerUnit, kRowBins - 1.0F), -1.0F));
 }
 
+/// Calls visit(token, exists) for all tokens of a row, with all lanes of a warp together.
+template <class Visit>
+__device__ void visit_together(const Row& row, Visit visit) {
+  const int lane = static_cast<int>(lane_index());
+  for (int first = thread_index() - lane; first < row.vocab; first += thread_count()) {
+    visit(first + lane, first + lane < row.vocab);
+  }
+}
+
+/// Adds `amount` of each lane to its bin, 0 for nothing: at once, where many lanes of the warp have
+/// the same bin. Most tokens of a vocabulary are in the last one.
+__device__ inline void add_together(RowBins& bins, int bin, Sum amount) {
+  constexpr int kWorthASum = 8;
+  const unsigned some = warp_ballot(amount != 0);
+  if (some == 0) {
+    return;
+  }
+  const int first = shuffle(bin, lowest_bit(some));
+  const bool common = amount != 0 && bin == first;
+  if (count_bits(warp_ballot(common)) >= kWorthASum) {
+    const Sum sum = warp_sum(common ? amount : Sum{0});
+    amount = !common ? amount : lane_index() == lowest_bit(some) ? sum : 0;
+  }
+  if (amount != 0) {
+    bins.add(bin, amount);
+  }
+}
+
+/// Whether the tokens of gap bin `gap` are few, and then where among them `need`, which they reach
+/// together, is reached. Each is measured against all others, as that takes no further look at the
+/// row.
+template <class Measure>
+__device__ bool cut_candidates(RowShared& shared,
+                               const Row& row,
+                               float largest,
+                               int gap,
+                               Sum need,
+                               Measure measure,
+                               Cut& cut) {
+  if (thread_index() == 0) {
+    shared.found = 0;
+  }
+  __syncthreads();
+  visit_together(row, [&](int token, bool exists) {
+    const float logit = exists ? row.logits[token] : 0.0F;
+    const bool within = exists && gap_bin(largest, logit) == gap;
+    const Sum amount = within ? measure(token, logit) : 0;
+    const unsigned some = warp_ballot(amount != 0);
+    if (some == 0) {
+      return;
+    }
+    int place = lane_index() == 0 ? atomicAdd(&shared.found, count_bits(some)) : 0;
+    place = shuffle(place, 0) + count_bits(some & ((1U << lane_index()) - 1U));
+    if (amount != 0 && place < kCandidatesMax) {
+      shared.candidates[place] = {amount, order_key(logit), token};
+    }
+  });
+  __syncthreads();
+  if (shared.found > kCandidatesMax) {
+    return false;
+  }
+  for (int i = thread_index(); i < shared.found; i += thread_count()) {
+    const Candidate own = shared.candidates[i];
+    Sum before = 0;
+    for (int j = 0; j < shared.found; ++j) {
+      const Candidate& other = shared.candidates[j];
+      const bool first = other.key > own.key || (other.key == own.key && other.token < own.token);
+      before += first ? other.amount : 0;
+    }
+    if (before < need && need <= before + own.amount) {
+      shared.last = own;
+    }
+  }
+  __syncthreads();
+  cut = {.key = shared.last.key, .last = shared.last.token};
+  return true;
+}
+
 /// The fewest most likely tokens whose measures reach need(total), which is at least 1; all where
 /// they do not. measure(token, logit) is the same for tokens of equal logits, but 0 for such as do
-/// not count. No sorting: four histograms, each of the bin of the one before in which the need is
-/// reached.
+/// not count. No sorting: a histogram of gaps, and then the tokens of the bin in which the need is
+/// reached, or, where they are many, three histograms more, each of such a bin of the one before.
 template <class Measure, class Need>
 __device__ Cut
 most_likely(RowShared& shared, const Row& row, float largest, Measure measure, Need need_of) {
@@ -168,28 +280,25 @@ most_likely(RowShared& shared, const Row& row, float largest, Measure measure, N
     const int shift = level == kKeyLevels ? 0 : 32 - kRowBinBits * level;  // 32, 21, 10, 0
     const int width = level == kKeyLevels ? 32 - kRowBinBits * (kKeyLevels - 1) : kRowBinBits;
     for (int bin = thread_index(); bin < kRowBins; bin += thread_count()) {
-      shared.bins[bin] = 0;
+      shared.bins.clear(bin);
     }
     __syncthreads();
-    for (int token = thread_index(); token < row.vocab; token += thread_count()) {
-      const float logit = row.logits[token];
-      int bin = gap_bin(largest, logit);
+    visit_together(row, [&](int token, bool exists) {
+      const float logit = exists ? row.logits[token] : 0.0F;
+      int bin = exists ? gap_bin(largest, logit) : -1;
       if (level > 0) {
         const std::uint32_t its = ~order_key(logit);
-        const bool within =
-            bin == gap && (level == 1 || its >> (shift + width) == rank >> (shift + width));
+        const bool within = exists && bin == gap &&
+                            (level == 1 || its >> (shift + width) == rank >> (shift + width));
         bin = within ? static_cast<int>((its >> shift) & ((1U << width) - 1U)) : -1;
       }
-      const Sum amount = bin < 0 ? 0 : measure(token, logit);
-      if (amount != 0) {
-        atomicAdd(&shared.bins[bin], amount);
-      }
-    }
+      add_together(shared.bins, bin, bin < 0 ? 0 : measure(token, logit));
+    });
     __syncthreads();
     const Place place = first_beyond(
         shared,
         kRowBins,
-        [&](int bin) { return shared.bins[bin]; },
+        [&](int bin) { return shared.bins.sum(bin); },
         [&](Sum total) {
           need = level == 0 ? need_of(total) : need;
           return need - 1;
@@ -200,6 +309,9 @@ most_likely(RowShared& shared, const Row& row, float largest, Measure measure, N
     need -= place.before;
     if (level == 0) {
       gap = place.index;
+      if (Cut cut; cut_candidates(shared, row, largest, gap, need, measure, cut)) {
+        return cut;
+      }
     } else {
       rank |= static_cast<std::uint32_t>(place.index) << shift;
     }

@@ -177,6 +177,9 @@ inline unsigned warp_ballot(bool vote) {
 inline unsigned lowest_bit(unsigned bits) {
   return static_cast<unsigned>(std::countr_zero(bits));
 }
+inline int count_bits(unsigned bits) {
+  return std::popcount(bits);
+}
 inline void sync_warp() {
   const std::byte nothing{};
   ::emulator::exchange(&nothing, sizeof(nothing));
