@@ -50,8 +50,12 @@ Task<void> answer_under_names(std::shared_ptr<Context> context,
     co_return;
   }
   const Result<BodyFacts> facts = std::get<0>(std::move(read));
+  if (context->serving == nullptr) {  // The gateway went while a long body was read.
+    co_await respond_error(http, api::unavailable("the server is shutting down"));
+    co_return;
+  }
   std::optional<ModelNames::Meant> meant;
-  if (facts && !facts->model.empty() && context->serving != nullptr) {
+  if (facts && !facts->model.empty()) {
     const ModelNames::Look look = [&context](const std::string& model) {
       return standing_of(*context, model);
     };
@@ -73,6 +77,9 @@ Task<void> answer_under_names(std::shared_ptr<Context> context,
     request.body = filtered_body(request, {}, meant->model, facts->model);
   };
   std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
+  if (!wrong && context->serving == nullptr) {
+    wrong = api::unavailable("the server is shutting down");
+  }
   if (wrong) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
