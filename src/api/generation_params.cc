@@ -151,8 +151,7 @@ void read_bans(BodyReader& body, GenerationParams& params) {
 
 /// What would change the answer and cannot be done is refused; what only adds to it is told of.
 void refuse_constraints(BodyReader& body) {
-  body.refuse_unless_neutral({"prompt_logprobs",
-                              "use_beam_search",
+  body.refuse_unless_neutral({"use_beam_search",
                               "grammar",
                               "json_schema",
                               "structural_tag",

@@ -105,4 +105,27 @@ void write_completion_logprobs(JsonWriter& json,
   json.end_array().end_object();
 }
 
+void write_prompt_logprobs(JsonWriter& json, const PromptLogprobs& prompt) {
+  json.begin_array();
+  for (const std::vector<PromptChance>& place : prompt) {
+    if (place.empty()) {
+      json.null();
+      continue;
+    }
+    json.begin_object();
+    for (const PromptChance& one : place) {
+      json.key(std::to_string(one.token)).begin_object();
+      json.key("logprob").number(finite_logprob(one.chance.logprob)).key("rank");
+      if (one.rank > 0) {
+        json.integer(one.rank);
+      } else {
+        json.null();
+      }
+      json.key("decoded_token").string(token_text(one.chance.bytes)).end_object();
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
 }  // namespace heddle::api

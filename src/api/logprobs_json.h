@@ -18,4 +18,7 @@ void write_completion_logprobs(spec::JsonWriter& json,
                                const std::vector<TokenLogprobs>& tokens,
                                std::int64_t offset);
 
+/// vLLM's form of those of a prompt: null for its first token, else an object of the tokens by id.
+void write_prompt_logprobs(spec::JsonWriter& json, const PromptLogprobs& prompt);
+
 }  // namespace heddle::api

@@ -28,7 +28,8 @@ void append_part(BodyReader& body, const std::string& where, dom::element part, 
   std::string_view piece;
   if (type != "text") {
     body.fail(not_supported(
-        "messages", where + ": type is \"" + std::string(type) + "\"; only \"text\" is supported"));
+        "messages",
+        where + ": type is \"" + std::string(type) + "\"; the models here read text alone"));
   } else if (object.at_key("text").get_string().get(piece) != simdjson::SUCCESS) {
     body.fail(invalid_request("messages", where + ".text: is missing; want a string"));
   } else {

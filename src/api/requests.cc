@@ -4,6 +4,7 @@
 
 #include "api/generation_params.h"
 #include "api/messages.h"
+#include "api/object_text.h"
 
 namespace heddle::api {
 
@@ -45,6 +46,20 @@ void read_chat_logprobs(BodyReader& body, GenerationParams& params) {
     body.fail(invalid_request("top_logprobs",
                               "top_logprobs: is " + std::to_string(*top) +
                                   "; want it only together with \"logprobs\": true"));
+  }
+}
+
+/// vLLM's way to ask how likely the prompt is.
+void read_prompt_logprobs(BodyReader& body, GenerationParams& params) {
+  const std::optional<std::int64_t> top = body.integer("prompt_logprobs", 0, kAlternativesMax);
+  if (!top) {
+    return;
+  }
+  params.prompt_logprobs = static_cast<std::int32_t>(*top);
+  if (params.stream) {
+    body.fail(invalid_request("prompt_logprobs",
+                              "prompt_logprobs: is there with \"stream\": true; a stream does not "
+                              "tell of its prompt"));
   }
 }
 
@@ -131,6 +146,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   read_continued(body, request);
   request.params = read_generation_params(body);
   read_chat_logprobs(body, request.params);
+  read_prompt_logprobs(body, request.params);
   request.tools = read_chat_tools(body);
   refuse_other_modalities(body);
   body.refuse_unless_neutral({"functions",
@@ -154,6 +170,7 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
   request.params = read_generation_params(body, request.echo ? 0 : 1);
   refuse_other_modalities(body);
   read_completion_logprobs(body, request);
+  read_prompt_logprobs(body, request.params);
   body.refuse_unless_neutral({"suffix"});
   const std::optional<std::int64_t> best_of = body.integer("best_of", 1, 128);
   if (best_of && *best_of != std::int64_t{request.params.choices}) {
@@ -206,6 +223,16 @@ Parsed<std::string> parse_model_request(std::string_view text) {
   BodyReader body(text);
   std::string model = body.required_text("model", kModelExample);
   return finish(body, std::move(model));
+}
+
+Parsed<std::string> parse_profile_request(std::string_view text) {
+  BodyReader body(text);
+  std::string name = body.text("name").value_or("");
+  const Result<ObjectText> object = ObjectText::scan(text);
+  if (body.ok() && object && !object->find("name")) {
+    body.fail(invalid_request("name", "name: is missing; want the name of a profile, or null"));
+  }
+  return finish(body, std::move(name));
 }
 
 Parsed<std::string> parse_host_request(std::string_view text) {

@@ -40,6 +40,8 @@ struct GenerationParams {
   spec::Grammar grammar{};                       ///< What the answer must conform to.
   spec::Pooling pooling = spec::Pooling::kNone;  ///< For embeddings.
   std::optional<std::int32_t> logprobs{};        ///< Of the tokens, with so many alternatives.
+  /// Likewise of each token of the prompt, with so many of the likeliest; not in a stream.
+  std::optional<std::int32_t> prompt_logprobs{};
   bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
   std::string user{};
   bool include_stop = false;  ///< Answers end with the stop string that ended them.
@@ -103,6 +105,8 @@ struct DetokenizeRequest {
 [[nodiscard]] Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
 /// `{"model": ...}`, as loading and unloading take it: the name.
 [[nodiscard]] Parsed<std::string> parse_model_request(std::string_view body);
+/// `{"name": ...}`, as choosing a profile takes it: the name; empty where it is null.
+[[nodiscard]] Parsed<std::string> parse_profile_request(std::string_view body);
 /// `{"host": ...}`, as draining takes it: the name.
 [[nodiscard]] Parsed<std::string> parse_host_request(std::string_view body);
 

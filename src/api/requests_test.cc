@@ -173,6 +173,10 @@ TEST(DetokenizeRequest, WantsTokens) {
 TEST(ModelRequest, IsAName) {
   EXPECT_EQ(value(parse_model_request(R"({"model":"a/b:c"})")), "a/b:c");
   EXPECT_EQ(error(parse_model_request("")).status, 400);
+  EXPECT_EQ(value(parse_profile_request(R"({"name":"coding"})")), "coding");
+  EXPECT_EQ(value(parse_profile_request(R"({"name":null})")), "");
+  EXPECT_EQ(error(parse_profile_request("{}")).param, "name");
+  EXPECT_EQ(error(parse_profile_request(R"({"name":3})")).param, "name");
   EXPECT_EQ(value(parse_host_request(R"({"host":"h1"})")), "h1");
   EXPECT_EQ(error(parse_host_request("{}")).param, "host");
   const ApplyRequest apply =

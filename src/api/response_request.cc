@@ -75,6 +75,7 @@ void read_logprobs(BodyReader& body, GenerationParams& params) {
 
 void read_params(BodyReader& body, ChatRequest& chat) {
   chat.params = read_generation_params(body);
+  body.refuse_unless_neutral({"prompt_logprobs"});
   if (chat.params.choices > 1) {
     body.fail(not_supported("n", "n: a response has one answer; want 1"));
   }

@@ -301,6 +301,13 @@ class ResponseWriter final : public AnswerWriter {
   }
 
   void add_call(const ToolCall& call, std::string& events) {
+    if (call.name.empty()) {
+      Item& begun = items_.back();
+      begun.text += call.arguments;
+      begun.whole = call.whole;
+      events += text_event(std::string(stem(begun.kind)) + ".delta", "delta", call.arguments, {});
+      return;
+    }
     const bool custom =
         std::find(form_.custom_tools.begin(), form_.custom_tools.end(), call.name) !=
         form_.custom_tools.end();

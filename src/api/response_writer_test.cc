@@ -121,6 +121,25 @@ TEST(ResponseWriter, AStreamTellsHowItGrows) {
   EXPECT_EQ(all[20]["response"]["output"][1], all[15]["item"]);
 }
 
+TEST(ResponseWriter, ACallMayComeInPieces) {
+  const auto writer = writer_of_a_response();
+  std::string events = writer->news(
+      {.calls = {{.id = "call_1", .name = "f", .arguments = "{\"a\"", .whole = false}}});
+  events += writer->news({.calls = {{.arguments = ":1}"}}});
+  events += writer->news({.finish = FinishReason::kStop});
+  events += writer->end(kUsage);
+  const std::vector<json> all = data_of(events);
+  EXPECT_EQ(types_of(all),
+            (std::vector<std::string>{"output_item.added",
+                                      "function_call_arguments.delta",
+                                      "function_call_arguments.delta",
+                                      "function_call_arguments.done",
+                                      "output_item.done",
+                                      "completed"}));
+  EXPECT_EQ(all[3]["arguments"], R"({"a":1})");
+  EXPECT_EQ(all[4]["item"]["status"], "completed");
+}
+
 TEST(ResponseWriter, WhatALimitCutOffIsIncomplete) {
   const auto writer = writer_of_a_response();
   const json response =

@@ -32,8 +32,14 @@ void write_calls(JsonWriter& json, const std::vector<ToolCall>& calls, bool inde
     if (indexed) {
       json.key("index").integer(call.index);
     }
-    json.key("id").string(call.id).key("type").string("function").key("function").begin_object();
-    json.key("name").string(call.name).key("arguments").string(call.arguments);
+    if (!call.name.empty()) {
+      json.key("id").string(call.id).key("type").string("function");
+    }
+    json.key("function").begin_object();
+    if (!call.name.empty()) {
+      json.key("name").string(call.name);
+    }
+    json.key("arguments").string(call.arguments);
     json.end_object().end_object();
   }
   json.end_array();
@@ -90,6 +96,53 @@ JsonWriter begin(const AnswerHead& head, std::string_view object) {
   return json;
 }
 
+void write_strings(JsonWriter& json, const std::vector<std::string>& strings) {
+  json.begin_array();
+  for (const std::string& string : strings) {
+    json.string(string);
+  }
+  json.end_array();
+}
+
+/// What it can do, under the names that clients of llama-swap look for.
+void write_capabilities(JsonWriter& json, const ModelObject& model) {
+  const auto has = [](const std::vector<std::string>& list, const char* what) {
+    return std::find(list.begin(), list.end(), what) != list.end();
+  };
+  json.key("architecture").begin_object().key("input_modalities");
+  write_strings(json, model.in);
+  json.key("output_modalities");
+  write_strings(json, model.out);
+  json.end_object();
+  const bool image = has(model.in, "image");
+  const std::pair<const char*, bool> all[] = {
+      {"vision", image},
+      {"audio_transcriptions", has(model.in, "audio") && has(model.out, "text")},
+      {"audio_speech", has(model.in, "text") && has(model.out, "audio")},
+      {"image_generation", has(model.in, "text") && has(model.out, "image")},
+      {"image_to_image", image && has(model.out, "image")},
+      {"function_calling", model.tools},
+      {"reranker", model.reranker}};
+  const bool any =
+      std::any_of(std::begin(all), std::end(all), [](const auto& one) { return one.second; });
+  if (any) {
+    json.key("capabilities").begin_object();
+    for (const auto& [name, can] : all) {
+      if (can) {
+        json.key(name).boolean(true);
+      }
+    }
+    json.end_object();
+  }
+  if (model.tools) {
+    json.key("supported_parameters")
+        .begin_array()
+        .string("tools")
+        .string("tool_choice")
+        .end_array();
+  }
+}
+
 void write_model(JsonWriter& json, const ModelObject& model) {
   json.begin_object().key("id").string(model.id).key("object").string("model");
   json.key("created").integer(model.created).key("owned_by").string("heddle");
@@ -102,11 +155,13 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   if (!model.parent.empty()) {
     json.key("parent").string(model.parent);  // vLLM's name.
   }
-  json.key("aliases").begin_array();
-  for (const std::string& alias : model.aliases) {
-    json.string(alias);
+  json.key("aliases");
+  write_strings(json, model.aliases);
+  if (!model.targets.empty()) {
+    json.key("targets");
+    write_strings(json, model.targets);
   }
-  json.end_array().key("status").begin_object();
+  json.key("status").begin_object();
   json.key("value").string(model.state).key("residency").string(model.residency);
   if (!model.level.empty()) {
     json.key("level").string(model.level);
@@ -126,11 +181,7 @@ void write_model(JsonWriter& json, const ModelObject& model) {
     json.key("error").string(model.failure);
   }
   json.end_object();
-  json.key("architecture").begin_object();
-  for (const char* direction : {"input_modalities", "output_modalities"}) {
-    json.key(direction).begin_array().string("text").end_array();
-  }
-  json.end_object();
+  write_capabilities(json, model);
   if (model.context_length > 0) {
     json.key("context_length").integer(model.context_length);
     json.key("max_model_len").integer(model.context_length);  // vLLM's name.
@@ -152,7 +203,14 @@ void write_model(JsonWriter& json, const ModelObject& model) {
 void append(Choice& choice, Choice more) {
   choice.reasoning += more.reasoning;
   choice.text += more.text;
-  std::move(more.calls.begin(), more.calls.end(), std::back_inserter(choice.calls));
+  for (ToolCall& call : more.calls) {
+    if (call.name.empty() && !choice.calls.empty()) {
+      choice.calls.back().arguments += call.arguments;
+      choice.calls.back().whole = call.whole;
+    } else {
+      choice.calls.push_back(std::move(call));
+    }
+  }
   choice.finish = more.finish;
   choice.called = more.called;
   choice.stop = std::move(more.stop);
@@ -161,6 +219,9 @@ void append(Choice& choice, Choice more) {
       choice.logprobs.emplace();
     }
     std::move(more.logprobs->begin(), more.logprobs->end(), std::back_inserter(*choice.logprobs));
+  }
+  if (more.prompt_logprobs) {
+    choice.prompt_logprobs = std::move(more.prompt_logprobs);
   }
 }
 
@@ -211,10 +272,19 @@ std::string answer_json(const AnswerHead& head,
       json.key("text").string(choice.text);
     }
     write_logprobs(json, head.kind, choice);
+    if (!chat && choice.prompt_logprobs) {
+      json.key("prompt_logprobs");
+      write_prompt_logprobs(json, *choice.prompt_logprobs);
+    }
     write_finish(json, choice);
     json.end_object();
   }
-  json.end_array().key("usage");
+  json.end_array();
+  if (chat && !choices.empty() && choices.front().prompt_logprobs) {
+    json.key("prompt_logprobs");  // All choices have the same prompt.
+    write_prompt_logprobs(json, *choices.front().prompt_logprobs);
+  }
+  json.key("usage");
   write_usage(json, usage);
   if (!head.warnings.empty()) {
     json.key("warnings").json(warnings_json(head.warnings));

@@ -55,11 +55,22 @@ struct TokenLogprobs {
   bool hidden = false;  ///< It is special, and not in the text.
 };
 
+/// A token that a prompt has at some place, or could have.
+struct PromptChance {
+  TokenId token = 0;
+  TokenChance chance{};
+  /// How many tokens are at least as likely, itself included; 0: more than were asked for.
+  std::int32_t rank = 0;
+};
+
+/// Of each token of a prompt: itself, then the likeliest others; none where nothing is before it.
+using PromptLogprobs = std::vector<std::vector<PromptChance>>;
+
 /// A call of a tool that the model asks for.
 struct ToolCall {
   std::uint32_t index = 0;  ///< Among the calls of the answer.
   std::string id{};
-  std::string name{};
+  std::string name{};  ///< Empty: what follows is the rest of the arguments of a call before it.
   std::string arguments{};  ///< JSON.
   bool whole = true;  ///< Else a limit cut it off, and its arguments are the beginning of JSON.
 };
@@ -75,7 +86,8 @@ struct Choice {
   std::string stop{};   ///< With `finish`: the stop string that ended it; empty: none did.
   /// Of the tokens that `text` was made of; nothing unless they were asked for.
   std::optional<std::vector<TokenLogprobs>> logprobs{};
-  std::int64_t text_offset = 0;  ///< Characters of the answer before `text`.
+  std::int64_t text_offset = 0;                     ///< Characters of the answer before `text`.
+  std::optional<PromptLogprobs> prompt_logprobs{};  ///< Of its prompt, where they were asked for.
 };
 
 /// Takes in `more`, which continues the same answer.
@@ -143,11 +155,16 @@ struct ModelObject {
   std::string device{};
   std::optional<double> progress{};  ///< Of a load, from 0 to 1.
   std::optional<FetchObject> fetch{};
-  std::string failure{};            ///< Why the last load failed; empty when it did not.
-  std::int64_t context_length = 0;  ///< 0 while it is not known.
-  Duration slo_ttft{};              ///< In what time its first token is due; 0: not known.
-  Duration slo_tpot{};              ///< And each of those after it, on average.
-  std::string metadata{};           ///< A JSON object of the user's; empty: none.
+  std::string failure{};                 ///< Why the last load failed; empty when it did not.
+  std::int64_t context_length = 0;       ///< 0 while it is not known.
+  Duration slo_ttft{};                   ///< In what time its first token is due; 0: not known.
+  Duration slo_tpot{};                   ///< And each of those after it, on average.
+  std::string metadata{};                ///< A JSON object of the user's; empty: none.
+  std::vector<std::string> in{"text"};   ///< What it takes, of text, audio and image.
+  std::vector<std::string> out{"text"};  ///< What it gives.
+  bool tools = false;                    ///< It is said to call tools, ...
+  bool reranker = false;                 ///< ... to rank texts.
+  std::vector<std::string> targets{};    ///< Of a name that stands for models: theirs.
 };
 
 [[nodiscard]] std::string model_json(const ModelObject& model);

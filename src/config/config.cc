@@ -17,6 +17,7 @@
 #include "config/macros.h"
 #include "config/peers.h"
 #include "config/reader.h"
+#include "config/selectors.h"
 #include "config/tracing.h"
 
 namespace heddle::config {
@@ -287,6 +288,7 @@ Result<Config> read_config(Node root,
   settle_adapters(config, diagnosis);
   complete_engines(config, settings, engines, diagnosis);
   check_peers(config, diagnosis);
+  check_selectors(config, diagnosis);
   check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config, engines == EnginePlaces::kByHost)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);

@@ -137,6 +137,20 @@ struct PlannerConfig {
   friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
 };
 
+/// What a model takes and gives, as its configuration says it for listings; nothing follows from
+/// it.
+struct Capabilities {
+  std::vector<std::string> in{};   ///< Of text, audio and image.
+  std::vector<std::string> out{};  ///< Likewise.
+  bool tools = false;              ///< It calls tools.
+  bool reranker = false;           ///< It has /v1/rerank.
+  std::int64_t context = 0;        ///< Prompt and answer together [tokens]; 0: not said.
+
+  [[nodiscard]] bool empty() const {
+    return in.empty() && out.empty() && !tools && !reranker && context == 0;
+  }
+};
+
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
@@ -167,8 +181,11 @@ struct ModelConfig {
   /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
   std::vector<std::string> displaces{};
   std::string metadata{};  ///< A JSON object for listings; empty: none.
-  std::string base{};      ///< Of a LoRA adapter: the id of the model that it changes.
-  std::string adapter{};   ///< Its directory or hub id, as written; empty: this is no adapter.
+  Capabilities capabilities{};
+  /// Added to the priority of each of its requests, of which lower ones run first.
+  std::int32_t priority = 0;
+  std::string base{};     ///< Of a LoRA adapter: the id of the model that it changes.
+  std::string adapter{};  ///< Its directory or hub id, as written; empty: this is no adapter.
   /// Those of this model, with its settings beside their own; Config::models has none.
   std::vector<ModelConfig> adapters{};
 
@@ -221,6 +238,33 @@ struct PeerConfig {
   friend bool operator==(const PeerConfig&, const PeerConfig&) = default;
 };
 
+/// How a selector chooses among its targets.
+enum class SelectorStrategy : std::uint8_t {
+  kPin,        ///< Always the first.
+  kWarm,       ///< The first that is in memory, else the first that comes, else the first.
+  kSpillover,  ///< Those in memory until each has so many requests, then the next one.
+};
+
+/// A name that stands for one of several models, chosen anew for each request (llama-swap).
+struct SelectorConfig {
+  std::string id{};
+  SelectorStrategy strategy = SelectorStrategy::kPin;
+  std::vector<std::string> targets{};  ///< Names of models, or of peers' models; not empty.
+  std::int64_t spillover = 1;          ///< Requests of each target before the next one takes any.
+  std::string name{};                  ///< For people, as the next.
+  std::string description{};
+  bool unlisted = false;
+  std::string metadata{};  ///< A JSON object for listings; empty: none.
+};
+
+/// Names that stand for others while an administrator has chosen the profile (llama-swap).
+struct ProfileConfig {
+  std::string id{};
+  std::string description{};
+  /// A name that requests use, to the name that is meant; to the empty one: there is no such model.
+  std::vector<std::pair<std::string, std::string>> pins{};
+};
+
 /// What batches may take.
 struct BatchesConfig {
   std::uint64_t disk = std::uint64_t{1} << 30U;  ///< Of all files of clients [bytes].
@@ -252,6 +296,9 @@ struct ClusterConfig {
   friend bool operator==(const ClusterConfig&, const ClusterConfig&) = default;
 };
 
+/// Files that pages of engines ask for on their own.
+inline constexpr std::string_view kStaticFiles = R"(.*\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$)";
+
 /// Where traces of requests go, and of which.
 struct TracingConfig {
   /// A collector of OTLP over HTTP; its base path is that which spans are posted to. None: no
@@ -273,9 +320,14 @@ struct Config {
   std::vector<std::string> allowed_hosts{};  ///< Hosts that requests may name; "*": any.
   std::vector<std::string> cors_origins{};   ///< As parse_origin() writes them; "*": any.
   HostConfig host{};
-  std::vector<DeviceConfig> devices{};  ///< Never empty.
-  std::vector<ModelConfig> models{};    ///< In the order of the file.
-  std::vector<PeerConfig> peers{};      ///< In the order of the file.
+  std::vector<DeviceConfig> devices{};      ///< Never empty.
+  std::vector<ModelConfig> models{};        ///< In the order of the file.
+  std::vector<PeerConfig> peers{};          ///< In the order of the file.
+  std::vector<SelectorConfig> selectors{};  ///< In the order of the file, as the next.
+  std::vector<ProfileConfig> profiles{};
+  bool list_aliases = false;  ///< Aliases are entries of listings.
+  /// Regular expressions (ECMAScript) of paths below /upstream/MODEL that start no engine.
+  std::vector<std::string> ignore_paths{std::string(kStaticFiles)};
   std::vector<GroupConfig> groups{};
   std::optional<ClusterConfig> cluster{};  ///< None: this process is alone.
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.

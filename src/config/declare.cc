@@ -9,8 +9,11 @@
 
 #include "config/access.h"
 #include "config/adapters.h"
+#include "config/capabilities.h"
 #include "config/cluster.h"
+#include "config/path_patterns.h"
 #include "config/peers.h"
+#include "config/selectors.h"
 #include "config/tracing.h"
 #include "spec/json_writer.h"
 
@@ -22,7 +25,6 @@ constexpr int kCoresMax = 4096;
 constexpr std::int64_t kMostStepTokens = 16384;
 constexpr std::int64_t kBatchLinesMost = 256;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
-constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
 
 std::optional<int> small_number(std::string_view text, int most) {
   int number = 0;
@@ -198,7 +200,7 @@ void declare_listing(Fields& f, ModelConfig& model) {
     }
     model.metadata = std::move(json.end_object()).take();
   }
-  f.ignore({"capabilities"}, kUnsupported);
+  declare_capabilities(f, model.capabilities);
   f.integer({"concurrencyLimit", "Requests at once; more get status 429. 0 means limits.queue."},
             {.least = 0},
             model.concurrency_limit);
@@ -455,6 +457,20 @@ void declare_tls(Fields& f, Config& config) {
   }
 }
 
+/// What llama-swap keeps of requests, and where it writes lines: heddle has its own places for it.
+void ignore_logs_and_stores(Fields& f) {
+  f.ignore({"store", "metricsMaxInMemory"},
+           "has no effect: /api/requests has the last requests, /api/usage what keys have used, "
+           "and dataDir keeps the latter");
+  f.ignore({"captureBuffer"}, "has no effect: bodies of requests are kept nowhere");
+  f.ignore({"performance"}, "has no effect: /api/devices and /metrics tell of devices");
+  f.ignore({"ui"}, "has no effect: the page at /ui/ tells requests apart by their keys");
+  f.ignore({"logToStdout"},
+           "has no effect: heddle's lines go to stderr, and engines' to /logs/stream/MODEL");
+  f.ignore({"logTimeFormat"}, "has no effect: see logFormat");
+  f.ignore({"logRequests"}, "has no effect: see logLevel and /api/requests");
+}
+
 }  // namespace
 
 Result<std::vector<int>> parse_cores(std::string_view text) {
@@ -571,19 +587,9 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
   f.duration({"shutdown_timeout", "What running requests get to end after SIGTERM."},
              config.shutdown_timeout);
   declare_swapping(f, config, settings);
-  f.ignore({"selectors",
-            "profiles",
-            "upstream",
-            "store",
-            "captureBuffer",
-            "includeAliasesInList",
-            "logToStdout",
-            "logTimeFormat",
-            "logRequests",
-            "metricsMaxInMemory",
-            "performance",
-            "ui"},
-           kUnsupported);
+  declare_selectors(f, config);
+  declare_upstream(f, config);
+  ignore_logs_and_stores(f);
 }
 
 }  // namespace heddle::config

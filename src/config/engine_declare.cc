@@ -17,7 +17,6 @@ using spec::EngineKind;
 using spec::SuspendLevel;
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::string_view kNoEffect = "has no effect here";
 constexpr std::array<std::string_view, 24> kEngineKeys{"cmdStop",
                                                        "args",
                                                        "container",
@@ -167,7 +166,7 @@ void declare_levels(Fields& f, EngineConfig& engine) {
       f.reject("suspend",
                "no call for " + name + " is known of an engine of kind " +
                    std::string(spec::name(engine.kind)) + "; " +
-                   (deep ? "it takes engine: vllm or ollama" : "set engine: vllm or sglang"));
+                   (deep ? "it takes engine: vllm, ollama, triton" : "set engine: vllm or sglang"));
     }
     engine.suspend.push_back(*level);
   }
@@ -233,7 +232,10 @@ void declare_times(Fields& f, const SwapSettings& settings, EngineConfig& engine
     inner.seconds(
         {"responseHeader", "To the first byte of an answer; 0 means no limit of its own."},
         engine.response_timeout);
-    inner.ignore({"connect", "keepalive", "tlsHandshake", "expectContinue", "idleConn"}, kNoEffect);
+    inner.ignore({"connect", "tlsHandshake"},
+                 "has no effect: engines are reached on this machine, without TLS");
+    inner.ignore({"keepalive", "idleConn", "expectContinue"},
+                 "has no effect: a connection is kept until the engine closes it");
   });
   require_positive(f, "healthCheckTimeout", engine.start_timeout);
   require_positive(f, "start_timeout", engine.start_timeout);
@@ -262,10 +264,10 @@ void build_command(Fields& f,
     }
     return;
   }
-  if (engine.kind == EngineKind::kGeneric) {
+  if (engine.kind == EngineKind::kGeneric || engine.kind == EngineKind::kTriton) {
     f.reject("engine",
              "says not how it is started; give cmd, or one of vllm, sglang, "
-             "llama-server, ollama");
+             "llama-server, ollama, trtllm-serve");
     return;
   }
   engine.command = preset_command(
@@ -345,7 +347,7 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
   f.command({"args", "Further arguments of an engine that is started by its kind and path."}, args);
   auto kind = static_cast<std::size_t>(guess_kind(engine.command));
   f.choice({"engine", "What kind of engine serves the model; seen from cmd when absent."},
-           {"generic", "vllm", "sglang", "llama-server", "ollama"},
+           {"generic", "vllm", "sglang", "llama-server", "ollama", "trtllm-serve", "triton"},
            kind);
   engine.kind = static_cast<EngineKind>(kind);
   declare_address(f, settings, model.id, engine);
@@ -368,7 +370,7 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
          engine.loading_state);
   Values macros;
   f.values({"macros", "Words that stand for others in this model."}, macros);
-  f.ignore({"compat"}, kNoEffect);
+  f.ignore({"compat"}, "has no effect: no WebSockets are forwarded, which therefore load nothing");
   if (!external) {
     for (const std::string_view key : kEngineKeys) {
       if (key != "macros" && f.has(key)) {

@@ -22,6 +22,8 @@ struct SwapSettings {
   Duration stop_timeout = 10s;
   Duration ttl{};
   bool loading_state = false;
+  /// Ids of models, to how much sooner their requests are served (JSON integers).
+  std::vector<std::pair<std::string, std::string>> priorities{};
 };
 
 /// Keys of a model that only heddle's own engine takes.

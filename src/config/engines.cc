@@ -58,6 +58,46 @@ void declare_matrix(Fields& f, Matrix& matrix) {
   f.ignore({"evict_costs"}, kMeasured);
 }
 
+void declare_scheduler(Fields& f, SwapSettings& settings) {
+  f.section({"scheduler", "Which requests go first."}, [&settings](Fields& scheduler) {
+    std::size_t use = 0;
+    scheduler.choice({"use", "By the priorities of models, then as they came."}, {"fifo"}, use);
+    scheduler.section({"settings", "Of it."}, [&settings](Fields& inner) {
+      inner.section({"fifo", "Of the only one."}, [&settings](Fields& fifo) {
+        fifo.values({"priority",
+                     "Models by id or alias, to numbers: requests for those of larger ones go "
+                     "first. 0 for others."},
+                    settings.priorities);
+      });
+    });
+  });
+}
+
+/// Gives models the priorities that the scheduler's settings have; ours are the other way round.
+void settle_priorities(Config& config, const SwapSettings& settings, Diagnosis& diagnosis) {
+  constexpr std::int32_t kMost = 1000;
+  for (const auto& [name, json] : settings.priorities) {
+    const auto number = nlohmann::json::parse(json, nullptr, false);
+    const std::string where =
+        diagnosis.origin + ": routing.scheduler.settings.fifo.priority." + name + ": ";
+    if (!number.is_number_integer() || number > kMost || number < -kMost) {
+      diagnosis.problems.push_back(where + "is " + json + "; want a whole number, -1000 to 1000");
+      continue;
+    }
+    const auto found = std::ranges::find_if(config.models, [&name](const ModelConfig& model) {
+      return model.id == name || std::ranges::find(model.aliases, name) != model.aliases.end();
+    });
+    if (found == config.models.end()) {
+      diagnosis.warnings.push_back(where + "\"" + name + "\" is no model; it is left out");
+      continue;
+    }
+    found->priority = -number.get<std::int32_t>();
+    for (ModelConfig& adapter : found->adapters) {
+      adapter.priority = found->priority;
+    }
+  }
+}
+
 void declare_routing(Fields& f, Config& config, SwapSettings& settings) {
   f.section({"routing", "Which engines may run together."}, [&](Fields& routing) {
     routing.section({"router", "How that is told."}, [&](Fields& router) {
@@ -76,7 +116,7 @@ void declare_routing(Fields& f, Config& config, SwapSettings& settings) {
         router.reject("use", "is matrix, but settings.matrix is missing");
       }
     });
-    routing.ignore({"scheduler"}, "has no effect: requests carry their priority");
+    declare_scheduler(routing, settings);
   });
 }
 
@@ -269,7 +309,8 @@ void warn_of(const ModelConfig& model, const Ports& ports, Diagnosis& diagnosis)
   for (const std::string_view each : preset(engine.kind).sleep_flags) {
     const std::string flag(each);
     if (sleeps && ours && !mentions(engine.command, flag) &&
-        !mentions(engine.container.args, flag)) {
+        !mentions(engine.container.args, flag) && !has_argument(engine.command, flag) &&
+        !has_argument(engine.container.args, flag)) {
       warn("suspend: sleep takes the argument " + flag + ", which is missing");
     }
   }
@@ -367,6 +408,7 @@ void complete_engines(Config& config,
     resolve_groups(config, diagnosis);
   }
   check_ports(config, here, diagnosis);
+  settle_priorities(config, settings, diagnosis);
   std::vector<std::string> preload;
   for (const std::string& name : config.preload) {
     const auto found =

@@ -366,6 +366,25 @@ routing:
   EXPECT_THAT(matrix->models[2].displaces, ElementsAre("a", "b"));
 }
 
+TEST(Engines, ModelsOfLargerPrioritiesGoFirst) {
+  const std::string file = R"(
+models:
+  a: {cmd: "x ${PORT}", memory: 1GiB, aliases: [first]}
+  b: {cmd: "x ${PORT}", memory: 1GiB}
+  c: {cmd: "x ${PORT}", memory: 1GiB}
+routing: {scheduler: {use: fifo, settings: {fifo: {priority: {first: 10, b: -3, gone: 1}}}}}
+)";
+  const Result<Config> config = parse(file);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->models[0].priority, -10);
+  EXPECT_EQ(config->models[1].priority, 3);
+  EXPECT_EQ(config->models[2].priority, 0);
+  EXPECT_THAT(config->warnings, ElementsAre(HasSubstr("priority.gone: \"gone\" is no model")));
+  std::string wrong = file;
+  EXPECT_THAT(parse(wrong.replace(wrong.find("10"), 2, "1.5")).error().message,
+              HasSubstr("priority.first: is 1.5; want a whole number"));
+}
+
 TEST(Engines, WhatIsNotSupportedIsNamedAndReadOver) {
   const Result<Config> config = parse(R"(
 logTimeFormat: rfc3339
@@ -375,21 +394,17 @@ captureBuffer: 15
 metricsMaxInMemory: 5
 performance: {every: 15s}
 ui: {activity: {session_id: [X]}}
-upstream: {ignorePaths: ['.*']}
-profiles: {coding: {pins: {a: b}}}
-selectors: {s: {strategy: warm, targets: [a]}}
 models:
   a:
     cmd: x ${PORT}
-    capabilities: {tools: true}
     compat: {ignoreWebsockets: true}
     timeouts: {connect: 3}
 )");
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->warnings.size(), 13U);
+  EXPECT_EQ(config->warnings.size(), 9U);
   EXPECT_THAT(config->warnings,
-              Contains("/etc/heddle/heddle.yaml, line 10: profiles: is known from llama-swap and "
-                       "not supported"));
+              Contains("/etc/heddle/heddle.yaml, line 5: captureBuffer: has no effect: bodies of "
+                       "requests are kept nowhere"));
 }
 
 TEST(Engines, OneThatCannotSleepAsItIsToldIsWarnedOf) {

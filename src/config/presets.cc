@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, 2> kSglangSleepFlags{"--enable-memory-sav
                                                             "--enable-weights-cpu-backup"};
 constexpr std::array kSglangSleepLevels{SuspendLevel::kSleep};
 constexpr std::array kOllamaSleepLevels{SuspendLevel::kDeepSleep};
+constexpr std::array<std::string_view, 1> kTritonSleepFlags{"--model-control-mode=explicit"};
+constexpr std::array kTritonSleepLevels{SuspendLevel::kDeepSleep};
 
 constexpr std::array kPresets{
     Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
@@ -34,11 +36,13 @@ constexpr std::array kPresets{
            .sleep_flags = {},
            .sleep_levels = kOllamaSleepLevels,
            .start_timeout = 2min},
+    // Its /release_memory is for training: whoever calls it brings the weights back.
+    Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 10min},
+    Preset{.health_path = "/health/ready",
+           .sleep_flags = kTritonSleepFlags,
+           .sleep_levels = kTritonSleepLevels,
+           .start_timeout = 10min},
 };
-
-bool has_word(const std::vector<std::string>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 void add_variable(EngineConfig& engine, const std::string& name, const std::string& value) {
   const bool set = std::any_of(
@@ -51,7 +55,7 @@ void add_variable(EngineConfig& engine, const std::string& name, const std::stri
 /// Engines sleep on accelerators only: vLLM for processors ends at its start when it is asked to.
 void add_sleep_flags(EngineConfig& engine) {
   for (const std::string_view flag : preset(engine.kind).sleep_flags) {
-    if (!engine.command.empty() && !has_word(engine.command, flag)) {
+    if (!engine.command.empty() && !has_argument(engine.command, flag)) {
       engine.command.emplace_back(flag);
     }
   }
@@ -62,7 +66,7 @@ std::vector<SuspendLevel> default_levels(const EngineConfig& engine, EngineMemor
   const bool sleeps =
       !known.sleep_flags.empty() &&
       std::all_of(known.sleep_flags.begin(), known.sleep_flags.end(), [&](std::string_view flag) {
-        return has_word(engine.command, flag) || has_word(engine.container.args, flag);
+        return has_argument(engine.command, flag) || has_argument(engine.container.args, flag);
       });
   if (sleeps) {
     std::vector<SuspendLevel> levels(known.sleep_levels.begin(), known.sleep_levels.end());
@@ -71,8 +75,8 @@ std::vector<SuspendLevel> default_levels(const EngineConfig& engine, EngineMemor
   }
   // It maps its weights from their file: on this machine they can be dropped and read again.
   if (engine.kind == EngineKind::kLlamaServer && memory == EngineMemory::kHost &&
-      !engine.command.empty() && !has_word(engine.command, "--no-mmap") &&
-      !has_word(engine.command, "--mlock")) {
+      !engine.command.empty() && !has_argument(engine.command, "--no-mmap") &&
+      !has_argument(engine.command, "--mlock")) {
     return {SuspendLevel::kReclaim, SuspendLevel::kStop};
   }
   // Processes on several GPUs talk to each other, which a checkpoint may not survive.
@@ -83,6 +87,19 @@ std::vector<SuspendLevel> default_levels(const EngineConfig& engine, EngineMemor
 }
 
 }  // namespace
+
+bool has_argument(const std::vector<std::string>& words, std::string_view argument) {
+  if (std::find(words.begin(), words.end(), argument) != words.end()) {
+    return true;
+  }
+  const std::size_t equals = argument.find('=');
+  if (equals == std::string_view::npos) {
+    return false;
+  }
+  const std::array<std::string_view, 2> apart{argument.substr(0, equals),
+                                              argument.substr(equals + 1)};
+  return !std::ranges::search(words, apart).empty();
+}
 
 const Preset& preset(EngineKind kind) {
   return kPresets.at(static_cast<std::size_t>(kind));
@@ -103,6 +120,12 @@ EngineKind guess_kind(const std::vector<std::string>& command) {
     if (name == "ollama") {
       return EngineKind::kOllama;
     }
+    if (name == "trtllm-serve" || word == "tensorrt_llm.commands.serve") {
+      return EngineKind::kTensorRtLlm;
+    }
+    if (word.ends_with("openai_frontend/main.py")) {
+      return EngineKind::kTriton;
+    }
   }
   return EngineKind::kGeneric;
 }
@@ -117,6 +140,9 @@ std::vector<std::string> preset_command(EngineKind kind,
   if (kind == EngineKind::kVllm) {
     words = {"vllm", "serve", path, "--served-model-name", id};
   }
+  if (kind == EngineKind::kTensorRtLlm) {
+    words = {"trtllm-serve", path};
+  }
   if (kind == EngineKind::kSglang) {
     words = {
         "python3", "-m", "sglang.launch_server", "--model-path", path, "--served-model-name", id};
@@ -129,7 +155,8 @@ std::vector<std::string> preset_command(EngineKind kind,
     const std::string from = path.ends_with(".gguf") ? "-m" : "-hf";
     return {"llama-server", from, path, "--host", host, "--port", number};
   }
-  return {"ollama", "serve"};
+  return kind == EngineKind::kOllama ? std::vector<std::string>{"ollama", "serve"}
+                                     : std::vector<std::string>();
 }
 
 void apply_preset(EngineConfig& engine,
@@ -150,6 +177,9 @@ void apply_preset(EngineConfig& engine,
     add_variable(engine, "ENABLE_KVCACHED", "true");
     add_variable(engine, "KVCACHED_AUTOPATCH", "1");
   }
+  if (engine.kind == EngineKind::kTriton && engine.served_name.empty()) {
+    engine.served_name = id;  // It knows models by the names of its repository alone.
+  }
   if (path.empty()) {
     return;
   }
@@ -157,7 +187,8 @@ void apply_preset(EngineConfig& engine,
     add_variable(engine, "OLLAMA_HOST", "127.0.0.1:" + std::to_string(engine.upstream.port));
     add_variable(engine, "OLLAMA_KEEP_ALIVE", "-1");  // When it goes is decided here.
   }
-  if (engine.served_name.empty() && engine.kind != EngineKind::kLlamaServer) {
+  if (engine.served_name.empty() && engine.kind != EngineKind::kLlamaServer &&
+      engine.kind != EngineKind::kTensorRtLlm) {
     engine.served_name = engine.kind == EngineKind::kOllama ? path : id;
   }
 }

@@ -23,11 +23,15 @@ struct Preset {
 };
 [[nodiscard]] const Preset& preset(spec::EngineKind kind);
 
+/// Whether a command line has an argument; "--name=value" may also be two words.
+[[nodiscard]] bool has_argument(const std::vector<std::string>& words, std::string_view argument);
+
 /// Of what kind the engine is that a command line starts, by the names in it.
 [[nodiscard]] spec::EngineKind guess_kind(const std::vector<std::string>& command);
 
 /// The command line that has an engine serve the checkpoint or model name `path` as `id` on a port
-/// of the loopback interface. Not for kGeneric.
+/// of the loopback interface. Empty for kGeneric, and for kTriton, whose frontend is no program on
+/// the path.
 [[nodiscard]] std::vector<std::string> preset_command(spec::EngineKind kind,
                                                       const std::string& path,
                                                       const std::string& id,

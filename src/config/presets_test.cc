@@ -121,6 +121,37 @@ TEST(Presets, WhatCannotSleepIsSavedByTheDriverOfItsOnlyGpu) {
               ElementsAre(SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop));
 }
 
+TEST(Presets, TritonUnloadsItsModelWhereItMay) {
+  EngineConfig explicit_mode = engine(EngineKind::kTriton,
+                                      {"python3",
+                                       "/opt/tritonserver/python/openai/openai_frontend/main.py",
+                                       "--model-control-mode",
+                                       "explicit"});
+  EXPECT_EQ(guess_kind(explicit_mode.command), EngineKind::kTriton);
+  apply_preset(explicit_mode, "", "x", EngineMemory::kCounted);
+  EXPECT_THAT(explicit_mode.suspend, ElementsAre(SuspendLevel::kDeepSleep, SuspendLevel::kStop));
+  EXPECT_EQ(explicit_mode.served_name, "x");
+  EngineConfig all = engine(EngineKind::kTriton, {"main.py", "--model-control-mode=poll"});
+  all.served_name = "llama";
+  apply_preset(all, "", "x", EngineMemory::kCounted);
+  EXPECT_THAT(all.suspend, ElementsAre(SuspendLevel::kStop));
+  EXPECT_EQ(all.served_name, "llama");
+  EXPECT_EQ(preset(EngineKind::kTriton).health_path, "/health/ready");
+  EXPECT_THAT(preset_command(EngineKind::kTriton, "p", "x", 9), IsEmpty());
+}
+
+TEST(Presets, TensorRtLlmIsStartedByItsOwnProgram) {
+  const auto command = preset_command(EngineKind::kTensorRtLlm, "org/x", "x", 9);
+  EXPECT_THAT(command, ElementsAre("trtllm-serve", "org/x", "--host", "127.0.0.1", "--port", "9"));
+  EXPECT_EQ(guess_kind(command), EngineKind::kTensorRtLlm);
+  EngineConfig served = engine(EngineKind::kTensorRtLlm, command);
+  apply_preset(served, "org/x", "x", EngineMemory::kCounted);
+  EXPECT_THAT(served.suspend, ElementsAre(SuspendLevel::kStop));
+  EngineConfig alone = engine(EngineKind::kTensorRtLlm, command);
+  apply_preset(alone, "org/x", "x", EngineMemory::kGpu);
+  EXPECT_THAT(alone.suspend, ElementsAre(SuspendLevel::kCheckpoint, SuspendLevel::kStop));
+}
+
 TEST(Presets, OllamaIsToldItsAddressAndAskedForItsOwnName) {
   EngineConfig ollama = engine(EngineKind::kOllama, {"ollama", "serve"});
   apply_preset(ollama, "qwen3:8b", "big", EngineMemory::kCounted);

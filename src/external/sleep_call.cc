@@ -27,6 +27,10 @@ std::string advice(EngineKind kind) {
   if (kind == EngineKind::kOllama) {
     return "it knows no model of that name";
   }
+  if (kind == EngineKind::kTriton) {
+    return "Triton has it in recent versions of its OpenAI frontend, with "
+           "--model-control-mode=explicit";
+  }
   return kind == EngineKind::kVllm
              ? "vLLM has it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1"
              : "SGLang has it with --enable-memory-saver";
@@ -149,6 +153,9 @@ Result<std::vector<SleepCall>> sleep_calls(EngineKind kind,
   if (kind == EngineKind::kOllama && deep) {
     return std::vector{post("unload", "/api/generate", generate(model, 0))};
   }
+  if (kind == EngineKind::kTriton && deep) {
+    return std::vector{post("unload", "/v1/models/" + model + "/unload")};
+  }
   return without(kind, level);
 }
 
@@ -169,6 +176,9 @@ Result<std::vector<SleepCall>> wake_calls(EngineKind kind,
   }
   if (kind == EngineKind::kOllama && level == SuspendLevel::kDeepSleep) {
     return std::vector{post("load", "/api/generate", generate(model, -1))};
+  }
+  if (kind == EngineKind::kTriton && level == SuspendLevel::kDeepSleep) {
+    return std::vector{post("load", "/v1/models/" + model + "/load")};
   }
   return without(kind, level);
 }

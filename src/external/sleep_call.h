@@ -34,6 +34,9 @@ struct SleepCall {
 ///   unloaded
 ///                       once its requests have ended. /api/generate with keep_alive -1 loads it.
 ///
+///   kDeepSleep, Triton  /v1/models/MODEL/unload and /v1/models/MODEL/load of its OpenAI frontend,
+///                       which answer when it is done; requests that run end first.
+///
 /// kFailedPrecondition for kinds that have no such call.
 [[nodiscard]] Result<std::vector<SleepCall>> sleep_calls(spec::EngineKind kind,
                                                          spec::SuspendLevel level,

@@ -67,6 +67,19 @@ TEST_F(SleepCallTest, OfDeepSleepReloadsTheWeightsBeforeThereIsKv) {
               ElementsAre("sleep", "wake weights", "reload", "wake KV", "reset prefixes"));
 }
 
+TEST_F(SleepCallTest, OfTritonUnloadsTheModelOfItsRepository) {
+  Ready engine;
+  EXPECT_TRUE(sleep(engine, EngineKind::kTriton, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_TRUE(wake(engine, EngineKind::kTriton, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_THAT(engine.calls(), HasSubstr(R"("/v1/models/alpha/unload", "/v1/models/alpha/load")"));
+  EXPECT_THAT(phases(), ElementsAre("unload", "load"));
+  Ready older({"--no-sleep"});
+  EXPECT_THAT(sleep(older, EngineKind::kTriton, SuspendLevel::kDeepSleep).error().message,
+              HasSubstr("--model-control-mode=explicit"));
+  EXPECT_EQ(sleep(older, EngineKind::kTriton, SuspendLevel::kSleep).error().code,
+            Code::kFailedPrecondition);
+}
+
 TEST_F(SleepCallTest, OfOllamaUnloadsTheModelAndWaitsUntilItIsGone) {
   Ready engine({"--sleep-after", "0.2"});
   EXPECT_TRUE(sleep(engine, EngineKind::kOllama, SuspendLevel::kDeepSleep).has_value());

@@ -55,9 +55,12 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
       text_(std::move(text)),
       stop_(options.stop),
       reasoning_(options.reasoning, options.prompt_end),
-      tools_(options.tools),
+      tools_(options.tools, options.give_calls),
       logprobs_(options.logprobs),
       prompt_(options.prompt),
+      top_(options.top),
+      scored_(options.scored),
+      scored_top_(options.scored_top),
       prompt_only_(options.prompt_only) {
   if (is_harmony(options)) {
     harmony_.emplace(options.reasoning == text::ReasoningFormat::kHarmony,
@@ -92,10 +95,29 @@ std::vector<api::TokenLogprobs> Answer::describe_prompt(const core::TokenEvent& 
     const bool told = at > 0 && at <= first.details.prompt.size();
     tokens.push_back(told ? describe(first.details.prompt[at - 1].logprobs)
                           : describe({{.token = token}}));
+    tokens.back().top.resize(std::min(tokens.back().top.size(), top_));
     tokens.back().first = !told;
     text_offset_ += tokens.back().hidden ? 0 : api::count_characters(tokens.back().token.bytes);
   }
   return tokens;
+}
+
+/// Those of the prompt as vLLM tells them: each token but the first, then the likeliest others.
+api::PromptLogprobs Answer::score_prompt(const core::TokenEvent& first) {
+  api::PromptLogprobs scores(std::exchange(scored_, {}).size());
+  for (std::size_t at = 1; at < scores.size() && at <= first.details.prompt.size(); ++at) {
+    const std::vector<spec::TokenLogprob>& told = first.details.prompt[at - 1].logprobs;
+    for (std::size_t i = 0; i < told.size() && i <= scored_top_; ++i) {
+      const auto place = static_cast<std::int32_t>(i);
+      std::vector<api::PromptChance>& all = scores[at];
+      if (i > 0 && told[i].token == told[0].token) {
+        all.front().rank = place;
+      } else {
+        all.push_back({.token = told[i].token, .chance = chance(told[i]), .rank = place});
+      }
+    }
+  }
+  return scores;
 }
 
 /// Of the tokens whose text is shown, or will be; those of a stop string never are.
@@ -148,7 +170,8 @@ void Answer::part(std::string text, api::Choice& news) {
   news.reasoning = std::move(found.reasoning);
   news.text = std::move(found.text);
   for (text::ToolCall& call : found.calls) {
-    news.calls.push_back({.index = calls_++,
+    calls_ += call.continues ? 0 : 1;
+    news.calls.push_back({.index = calls_ - 1,
                           .name = std::move(call.name),
                           .arguments = std::move(call.arguments),
                           .whole = call.whole});
@@ -166,6 +189,9 @@ api::Choice Answer::push(const core::TokenEvent& event) {
   api::Choice news{.text_offset = text_offset_};
   if (logprobs_) {
     news.logprobs = describe_prompt(event);
+  }
+  if (!scored_.empty()) {
+    news.prompt_logprobs = score_prompt(event);
   }
   if (prompt_only_) {
     (void)text_.push(event.token, spec::FinishReason::kLength);

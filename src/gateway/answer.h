@@ -27,11 +27,17 @@ class Answer {
     bool include_stop = false;    ///< The text ends with the stop string that ended it.
     std::int64_t min_tokens = 0;  ///< No stop string counts within so many tokens.
     text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls to find.
+    text::GiveCalls give_calls = text::GiveCalls::kWhole;
     text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
     std::string prompt_end{};  ///< How the prompt ends, for thinking that began there.
     bool logprobs = false;     ///< Tell the tokens' log probabilities.
     /// With `logprobs`: those of these tokens are told too, before the answer's, which they begin.
     std::vector<TokenId> prompt{};
+    std::size_t top = 0;  ///< Of each of those, so many of the likeliest at most.
+    /// The log probabilities of these tokens, which are the prompt, are told beside the answer,
+    /// with so many of the likeliest at most.
+    std::vector<TokenId> scored{};
+    std::size_t scored_top = 0;
     bool prompt_only = false;  ///< Nothing is shown of what was generated.
   };
 
@@ -66,6 +72,7 @@ class Answer {
   [[nodiscard]] api::TokenChance chance(const spec::TokenLogprob& one) const;
   [[nodiscard]] api::TokenLogprobs describe(const std::vector<spec::TokenLogprob>& told) const;
   [[nodiscard]] std::vector<api::TokenLogprobs> describe_prompt(const core::TokenEvent& first);
+  [[nodiscard]] api::PromptLogprobs score_prompt(const core::TokenEvent& first);
   [[nodiscard]] std::vector<api::TokenLogprobs> take_logprobs();
 
   std::shared_ptr<const text::TextModel> model_;
@@ -78,6 +85,9 @@ class Answer {
   std::int64_t reasoning_tokens_ = 0;
   bool logprobs_;
   std::vector<TokenId> prompt_;  ///< Until its tokens are told.
+  std::size_t top_;
+  std::vector<TokenId> scored_;  ///< Likewise.
+  std::size_t scored_top_;
   bool prompt_only_;
   std::int64_t text_offset_ = 0;
   std::deque<Held> held_{};

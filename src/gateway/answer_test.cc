@@ -111,7 +111,7 @@ TEST_F(AnswerTest, WhatIsNotAskedForIsNotTold) {
 }
 
 TEST_F(AnswerTest, APromptsTokensAreToldBeforeTheAnswers) {
-  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}});
+  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}, .top = 1});
   core::TokenEvent first = event('a');
   first.details.prompt = {{{{'y', -1.5F}, {'q', -0.5F}}}, {{{'z', -2.5F}}}};
   const api::Choice news = answer.push(first);
@@ -121,6 +121,25 @@ TEST_F(AnswerTest, APromptsTokensAreToldBeforeTheAnswers) {
   EXPECT_EQ(news.logprobs->at(1).token.logprob, -1.5F);
   EXPECT_EQ(news.logprobs->at(1).top.at(0).bytes, "q");
   EXPECT_EQ(tokens_of(answer.push(event('b'))), "b|");
+}
+
+TEST_F(AnswerTest, APromptIsScoredBesideTheAnswer) {
+  Answer answer = make({.scored = {'x', 'y', 'z'}, .scored_top = 1});
+  core::TokenEvent first = event('a');
+  first.details.prompt = {{{{'y', -1.5F}, {'q', -0.5F}, {'y', -1.5F}}},
+                          {{{'z', -0.25F}, {'z', -0.25F}}}};
+  const api::Choice news = answer.push(first);
+  ASSERT_TRUE(news.prompt_logprobs.has_value());
+  const api::PromptLogprobs& told = *news.prompt_logprobs;
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_TRUE(told[0].empty());
+  ASSERT_EQ(told[1].size(), 2U) << "itself, and one of the likeliest";
+  EXPECT_EQ(told[1][0].rank, 0) << "it is not the likeliest, and no more were asked for";
+  EXPECT_EQ(told[1][1].chance.bytes, "q");
+  EXPECT_EQ(told[1][1].rank, 1);
+  ASSERT_EQ(told[2].size(), 1U);
+  EXPECT_EQ(told[2][0].rank, 1);
+  EXPECT_FALSE(answer.push(event('b')).prompt_logprobs.has_value());
 }
 
 TEST_F(AnswerTest, OfAPromptAloneNothingIsGenerated) {
@@ -134,7 +153,7 @@ TEST_F(AnswerTest, OfAPromptAloneNothingIsGenerated) {
 }
 
 TEST_F(AnswerTest, CountsTheCharactersBeforeEachPart) {
-  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}});
+  Answer answer = make({.logprobs = true, .prompt = {'x', 'y', 'z'}, .top = 1});
   EXPECT_EQ(answer.push(event('a')).text_offset, 0) << "the prompt's tokens come first";
   EXPECT_EQ(answer.push(event(0xc3)).text_offset, 4);
   EXPECT_EQ(answer.push(event(0xa9)).text_offset, 4);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/background.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -97,6 +98,16 @@ std::string Catalog::listed_names() const {
     }
   }
   return names;
+}
+
+std::int32_t priority_of(const CatalogModel& model, std::int32_t asked, std::int32_t least) {
+  const std::int32_t own = std::max(asked, least);
+  if (core::is_background(own)) {
+    return own;
+  }
+  const std::int64_t both = std::int64_t{own} + model.config.priority;
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(both, INT32_MIN, core::kBackgroundPriority - 1));
 }
 
 std::int64_t context_of_command(const std::vector<std::string>& command) {

@@ -43,6 +43,12 @@ struct CatalogModel {
   [[nodiscard]] std::string adapter() const { return base ? config.id : std::string(); }
 };
 
+/// What requests for a model run at, of which lower ones go first: what they ask for, but not more
+/// urgent than `least`, and the model's own on top. Those in the background stay there.
+[[nodiscard]] std::int32_t priority_of(const CatalogModel& model,
+                                       std::int32_t asked,
+                                       std::int32_t least);
+
 /// The context length that the command of an engine sets [tokens]: vLLM's --max-model-len, SGLang's
 /// --context-length, llama.cpp's --ctx-size or -c. 0 where it sets none.
 [[nodiscard]] std::int64_t context_of_command(const std::vector<std::string>& command);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/background.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -50,6 +51,17 @@ class CatalogTest : public testing::Test {
     return results;
   }
 };
+
+TEST(PriorityOf, IsTheRequestsBesideTheModels) {
+  CatalogModel model{.config = {.priority = -10}};
+  EXPECT_EQ(priority_of(model, 0, INT32_MIN), -10);
+  EXPECT_EQ(priority_of(model, 5, INT32_MIN), -5);
+  EXPECT_EQ(priority_of(model, -7, 0), -10) << "the key's bound is on what the client asks";
+  EXPECT_EQ(priority_of(model, 0, core::kBackgroundPriority), core::kBackgroundPriority);
+  model.config.priority = 1000;
+  EXPECT_FALSE(core::is_background(priority_of(model, 1'000'000, INT32_MIN)));
+  EXPECT_EQ(priority_of(model, 3, INT32_MIN), 1003);
+}
 
 TEST_F(CatalogTest, FindsByNameAliasAndId) {
   assign("x");

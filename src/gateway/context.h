@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "config/config.h"
+#include "config/path_patterns.h"
 #include "core/serving.h"
 #include "gateway/batch_runner.h"
 #include "gateway/catalog.h"
@@ -23,6 +24,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
+#include "gateway/model_names.h"
 #include "gateway/peers.h"
 #include "gateway/quotas.h"
 #include "gateway/request_traces.h"
@@ -45,6 +47,9 @@ struct Context {
   GrammarTrials& grammars;
   Catalog catalog;
   Peers peers{};
+  ModelNames names{};
+  config::PathPatterns ignored_paths{};  ///< Below /upstream/MODEL, that start no engine.
+  bool list_aliases = false;
   RequestTraces traces;
   GatewayMetrics metrics;
   config::Limits limits;

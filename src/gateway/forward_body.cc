@@ -30,6 +30,18 @@ std::string_view form_field(const std::vector<api::FormPart>& form, std::string_
   return found == form.end() ? std::string_view() : found->value;
 }
 
+/// A whole number of the outermost object.
+std::optional<std::int64_t> number_at(const api::ObjectText& object, std::string_view key) {
+  const auto text = object.find(key);
+  if (!text) {
+    return std::nullopt;
+  }
+  std::int64_t number = 0;
+  const char* end = text->data() + text->size();
+  const auto [stop, failure] = std::from_chars(text->data(), end, number);
+  return failure == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 Result<BodyFacts> read_facts(const HttpRequest& request) {
@@ -48,13 +60,10 @@ Result<BodyFacts> read_facts(const HttpRequest& request) {
   }
   BodyFacts facts{.model = object->string("model").value_or(""),
                   .stream = object->is_true("stream")};
-  if (const auto priority = object->find("priority")) {
-    std::int64_t number = 0;
-    const char* end = priority->data() + priority->size();
-    const auto [stop, failure] = std::from_chars(priority->data(), end, number);
-    if (failure == std::errc() && stop == end) {
-      facts.priority = number;
-    }
+  facts.priority = number_at(*object, "priority");
+  for (const char* key : {"max_completion_tokens", "max_tokens", "max_output_tokens"}) {
+    const std::int64_t most = number_at(*object, key).value_or(0);
+    facts.max_tokens = facts.max_tokens > 0 ? facts.max_tokens : std::max<std::int64_t>(most, 0);
   }
   return facts;
 }

@@ -16,6 +16,7 @@ struct BodyFacts {
   std::string model{};  ///< As the client calls it; empty where it names none.
   bool stream = false;
   std::optional<std::int64_t> priority{};  ///< Lower goes first.
+  std::int64_t max_tokens = 0;             ///< Of the answer; 0 where it names no length.
 };
 
 /// kInvalidArgument for what is neither.

@@ -21,7 +21,9 @@ struct ForwardJob {
   bool chat = false;       ///< They are chunks of a chat.
   std::int32_t priority = 0;
   Asker asker{};
-  std::shared_ptr<RequestSpan> span{};  ///< Null where it is in no trace.
+  std::int64_t max_tokens = 0;                         ///< As BodyFacts has it.
+  std::shared_ptr<const Quotas::Reserved> reserved{};  ///< As GenerationJob has it.
+  std::shared_ptr<RequestSpan> span{};                 ///< Null where it is in no trace.
 };
 
 /// Has the model's engine brought up, forwards the request, and passes its answer on: status,

@@ -27,7 +27,9 @@
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
 #include "gateway/idle_models.h"
+#include "gateway/job_setup.h"
 #include "gateway/openapi.h"
+#include "gateway/renaming.h"
 #include "gateway/router.h"
 #include "gateway/task.h"
 #include "gateway/web_rules.h"
@@ -43,6 +45,7 @@ namespace {
 std::vector<Endpoint> all_endpoints() {
   std::vector<Endpoint> all = status_endpoints();
   for (auto* part : {&model_endpoints,
+                     &profile_endpoints,
                      &host_endpoints,
                      &inference_endpoints,
                      &message_endpoints,
@@ -186,6 +189,17 @@ std::map<std::string, Principal> owners_of(const std::vector<ApiKeys::Key>& keys
   return owners;
 }
 
+/// Has an endpoint answer. Only where a name may stand for another is the body looked at before.
+Task<void> handle(std::shared_ptr<Context> context,
+                  const Endpoint& endpoint,
+                  HttpExchange& http,
+                  std::string id) {
+  if (is_counted(endpoint) && !context->names.empty()) {
+    return answer_under_names(std::move(context), http, endpoint.handler, std::move(id));
+  }
+  return endpoint.handler(std::move(context), http, std::move(id));
+}
+
 /// Has the endpoint of a line answer it.
 Task<void> ask_endpoint(std::shared_ptr<Context> context,
                         std::shared_ptr<const Routing> routing,
@@ -193,8 +207,7 @@ Task<void> ask_endpoint(std::shared_ptr<Context> context,
   const std::string& path = http.request().path;
   const std::optional<std::size_t> route = find_route(routing->routes, "POST", path);
   HEDDLE_CHECK(route.has_value());  // Batches of other endpoints are refused.
-  const Endpoint& endpoint = routing->endpoints[*route];
-  co_await endpoint.handler(std::move(context), http, std::string());
+  co_await handle(std::move(context), routing->endpoints[*route], http, std::string());
 }
 
 std::string machine_name() {
@@ -299,10 +312,7 @@ Task<void> respond_options(HttpExchange& http, std::string allow) {
 
 /// Answers a request beyond the quota of its key.
 Task<void> respond_over_quota(HttpExchange& http, const QuotaVerdict& verdict) {
-  api::ApiError error = api::concurrency_limit(verdict.reason + "; try again later");
-  error.code = "rate_limit_exceeded";
-  error.retry_after = static_cast<std::int32_t>(verdict.retry_after);
-  co_await respond_error(http, std::move(error));
+  co_await respond_error(http, over_quota(verdict));
 }
 
 /// Has an endpoint answer, where the quota of the key allows it.
@@ -318,7 +328,7 @@ Task<void> answer(std::shared_ptr<Context> context,
       co_return;
     }
   }
-  co_await endpoint.handler(std::move(context), http, std::move(id));
+  co_await handle(std::move(context), endpoint, http, std::move(id));
 }
 
 /// Finds who answers, and lets them. Values only: the gateway may be gone before it ends.
@@ -492,6 +502,11 @@ void Gateway::Impl::assign(const config::Config& config) {
   }
   context_->catalog.assign(config.models, context_->serving->models());
   context_->peers.assign(config.peers);
+  context_->names.assign(config);
+  context_->list_aliases = config.list_aliases;
+  if (auto paths = config::PathPatterns::parse(config.ignore_paths)) {
+    context_->ignored_paths = std::move(*paths);
+  }
   spawn(context_->loop, learn_contexts(context_, read_context_));
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.erase(model->config.id);

@@ -18,7 +18,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::int64_t kCompletionTokens = 16;  ///< OpenAI's default for plain completions.
-constexpr std::int64_t kScoresMax = 1 << 17;    ///< Log probabilities of the prompts of a request.
 
 /// How a job of these endpoints is answered.
 std::unique_ptr<api::AnswerWriter> writer_of(const GenerationJob& job) {
@@ -49,59 +48,11 @@ Task<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::strin
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  co_await run(std::move(context), http, std::get<0>(std::move(job)));
-}
-
-text::SpecialTokens special_of(bool add) {
-  return add ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
-}
-
-/// Reads the prompts into `job`; what to tell the client, if they cannot be.
-Task<std::optional<api::ApiError>> read_prompts(Context& context,
-                                                HttpExchange& http,
-                                                const OpenedModel& opened,
-                                                const api::CompletionRequest& request,
-                                                GenerationJob& job) {
-  PromptsReading reading(request.prompts,
-                         *opened.text->text->tokenizer(),
-                         special_of(request.add_special_tokens),
-                         prompt_bounds(*opened.text, "prompt"),
-                         request.echo);
-  if (reading.error()) {
-    co_return reading.error();
+  GenerationJob ready = std::get<0>(std::move(job));
+  if (ready.params.stream) {
+    ready.give_calls = text::GiveCalls::kAsTheyCome;  // Clients put the pieces together.
   }
-  std::function<bool()> step = [&reading] { return reading.step(); };
-  std::optional<api::ApiError> wrong =
-      co_await work_on_text(context, http, http.request().body.size(), std::move(step));
-  if (!wrong) {
-    wrong = reading.error();
-  }
-  if (wrong) {
-    co_return wrong;
-  }
-  job.prompts = reading.take_tokens();
-  job.echo = reading.take_echo();
-  co_return std::nullopt;
-}
-
-/// All log probabilities of an answer are written at once, on the loop.
-std::optional<api::ApiError> too_much_to_score(const GenerationJob& job) {
-  if (!job.params.score_prompt) {
-    return std::nullopt;
-  }
-  std::int64_t tokens = 0;
-  for (const std::vector<TokenId>& prompt : job.prompts) {
-    tokens += std::ssize(prompt) * std::int64_t{job.params.choices};
-  }
-  const std::int64_t told = tokens * (1 + std::int64_t{*job.params.logprobs});
-  if (told <= kScoresMax) {
-    return std::nullopt;
-  }
-  return api::invalid_request("echo",
-                              "echo: with logprobs " + std::to_string(*job.params.logprobs) + ", " +
-                                  std::to_string(tokens) + " tokens of prompts come to " +
-                                  std::to_string(told) + " log probabilities; want at most " +
-                                  std::to_string(kScoresMax) + " in one request");
+  co_await run(std::move(context), http, std::move(ready));
 }
 
 Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
@@ -111,36 +62,13 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
     co_return;
   }
   api::CompletionRequest request = std::get<0>(std::move(parsed));
-  OpenedModel opened = co_await open_model(*context, request.model);
-  if (!opened.error) {
-    opened.error =
-        turn_away(*context, *opened.model, asker_of(http.request()), request.prompts.size());
-  }
-  if (opened.error) {
-    co_await respond_error(http, std::move(*opened.error));
-    co_return;
-  }
-  GenerationJob job = new_job(
-      *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "cmpl-");
-  job.params = std::move(request.params);
-  job.params.score_prompt = request.echo && job.params.logprobs.has_value();
-  job.head.warnings = job.params.warnings;
-  std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
-  if (!wrong) {
-    wrong = co_await check_grammar(
-        *context, opened, http.request(), job.params.grammar, "response_format");
-  }
-  if (!wrong) {
-    wrong = too_much_to_score(job);
-  }
-  if (!wrong) {
-    wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);
-  }
-  if (wrong) {
+  auto job =
+      co_await prepare_completion(context, http, std::move(request), "cmpl-", kCompletionTokens);
+  if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  co_await run(std::move(context), http, std::move(job));
+  co_await run(std::move(context), http, std::get<0>(std::move(job)));
 }
 
 /// The tokens as the answer has them; of a text that came as `prompt` or as messages.

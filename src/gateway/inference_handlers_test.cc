@@ -231,6 +231,31 @@ TEST_F(InferenceTest, LogprobsOfPromptsAreBounded) {
 const std::string kTools =
     R"("tools":[{"type":"function","function":{"name":"sum","parameters":{"type":"object"}}}])";
 
+/// The calls of a stream, put together as clients do, and how it ended.
+json streamed_calls(const std::string& stream, std::string* finish) {
+  json calls = json::array();
+  for (const std::string& event : events_of(stream)) {
+    if (event == "[DONE]") {
+      continue;
+    }
+    const json chunk = json::parse(event)["choices"][0];
+    for (const json& one : chunk["delta"].value("tool_calls", json::array())) {
+      if (one.contains("id")) {
+        EXPECT_EQ(one["index"], calls.size());
+        calls.push_back(one);
+      } else {
+        json& function = calls.at(one["index"].get<std::size_t>())["function"];
+        function["arguments"] = function["arguments"].get<std::string>() +
+                                one["function"]["arguments"].get<std::string>();
+      }
+    }
+    if (finish != nullptr && !chunk["finish_reason"].is_null()) {
+      *finish = chunk["finish_reason"];
+    }
+  }
+  return calls;
+}
+
 TEST_F(InferenceTest, CallsOfToolsAreFoundInTheAnswer) {
   config.models[0].tool_parser = config::ToolParser::kHermes;
   serving.reply = "Hm.\n<tool_call>\n{\"name\": \"sum\", \"arguments\": {\"a\": 1}}\n</tool_call>";
@@ -247,22 +272,11 @@ TEST_F(InferenceTest, CallsOfToolsAreFoundInTheAnswer) {
 
   const TestResponse stream =
       call("POST", "/v1/chat/completions", chat_body(kTools + R"(,"stream":true)"));
-  json calls = json::array();
   std::string finish;
-  for (const std::string& event : events_of(stream.body)) {
-    if (event != "[DONE]") {
-      const json chunk = json::parse(event)["choices"][0];
-      for (const json& one : chunk["delta"].value("tool_calls", json::array())) {
-        calls.push_back(one);
-      }
-      if (!chunk["finish_reason"].is_null()) {
-        finish = chunk["finish_reason"];
-      }
-    }
-  }
+  const json calls = streamed_calls(stream.body, &finish);
   ASSERT_EQ(calls.size(), 1U);
-  EXPECT_EQ(calls[0]["index"], 0);
   EXPECT_EQ(calls[0]["type"], "function");
+  EXPECT_EQ(calls[0]["function"], json({{"name", "sum"}, {"arguments", "{\"a\":1}"}}));
   EXPECT_EQ(finish, "tool_calls");
 }
 
@@ -365,20 +379,16 @@ TEST_F(InferenceTest, GenericCallsAreStreamed) {
   serving.reply = R"([{"name": "sum", "arguments": {}}, {"name": "sum", "arguments": {}}])";
   start();
   const std::string fields = kTools + R"(,"tool_choice":"required","stream":true)";
-  std::vector<int> indices;
+  const std::string stream = call("POST", "/v1/chat/completions", chat_body(fields)).body;
   std::string text;
-  for (const std::string& event :
-       events_of(call("POST", "/v1/chat/completions", chat_body(fields)).body)) {
-    if (event == "[DONE]") {
-      continue;
-    }
-    const json delta = json::parse(event)["choices"][0]["delta"];
-    text += delta.value("content", "");
-    for (const json& one : delta.value("tool_calls", json::array())) {
-      indices.push_back(one["index"]);
+  for (const std::string& event : events_of(stream)) {
+    if (event != "[DONE]") {
+      text += json::parse(event)["choices"][0]["delta"].value("content", "");
     }
   }
-  EXPECT_EQ(indices, (std::vector<int>{0, 1}));
+  const json calls = streamed_calls(stream, nullptr);
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[1]["function"], json({{"name", "sum"}, {"arguments", "{}"}}));
   EXPECT_EQ(text, "");
 }
 

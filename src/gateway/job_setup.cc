@@ -116,6 +116,44 @@ void use_tools(const OpenedModel& opened,
                         use.forced() ? spec::Grammar() : answer);  // Calls alone have no format.
 }
 
+/// What a request may use of its key's tokens: its prompts, and the answers whose length it names.
+std::int64_t most_tokens(const GenerationJob& job) {
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < job.prompts.size(); ++i) {
+    tokens += std::ssize(job.prompts[i]);
+    for (const spec::SamplingParams& choice : job.choices[i]) {
+      tokens += job.params.max_tokens ? std::min(choice.max_tokens, *job.params.max_tokens) : 0;
+    }
+  }
+  return tokens;
+}
+
+/// Log probabilities of the prompts of a request, in its answer.
+constexpr std::int64_t kScoresMax = 1 << 17;
+
+/// All log probabilities of an answer are written at once, on the loop.
+std::optional<api::ApiError> too_much_to_score(const GenerationJob& job) {
+  const std::int64_t echoed = job.params.score_prompt ? 1 + std::int64_t{*job.params.logprobs} : 0;
+  const std::int64_t scored =
+      job.params.prompt_logprobs ? 1 + std::int64_t{*job.params.prompt_logprobs} : 0;
+  std::int64_t tokens = 0;
+  for (const std::vector<TokenId>& prompt : job.prompts) {
+    tokens += std::ssize(prompt) * std::int64_t{job.params.choices};
+  }
+  const std::int64_t told = tokens * (echoed + scored);
+  if (told <= kScoresMax) {
+    return std::nullopt;
+  }
+  const std::string key = echoed > 0 ? "echo" : "prompt_logprobs";
+  const std::string with = echoed > 0 ? "with logprobs " + std::to_string(*job.params.logprobs)
+                                      : "is " + std::to_string(scored - 1);
+  return api::invalid_request(key,
+                              key + ": " + with + ", " + std::to_string(tokens) +
+                                  " tokens of prompts come to " + std::to_string(told) +
+                                  " log probabilities; want at most " + std::to_string(kScoresMax) +
+                                  " in one request");
+}
+
 }  // namespace
 
 std::string draw_id(Rng& rng) {
@@ -128,6 +166,22 @@ std::string draw_id(Rng& rng) {
     }
   }
   return id;
+}
+
+api::ApiError over_quota(const QuotaVerdict& verdict) {
+  api::ApiError error = api::concurrency_limit(verdict.reason + "; try again later");
+  error.code = "rate_limit_exceeded";
+  error.retry_after = static_cast<std::int32_t>(verdict.retry_after);
+  return error;
+}
+
+std::optional<api::ApiError> set_aside(Context& context,
+                                       const Asker& asker,
+                                       std::int64_t tokens,
+                                       std::shared_ptr<const Quotas::Reserved>& reserved) {
+  Quotas::Reservation made = context.quotas.reserve(asker.tenant, tokens, context.now());
+  reserved = std::move(made.reserved);
+  return made.refusal ? std::optional(over_quota(*made.refusal)) : std::nullopt;
 }
 
 std::optional<api::ApiError> turn_away(const Context& context,
@@ -185,12 +239,8 @@ std::optional<api::ApiError> resolve(Context& context,
                                      std::int64_t max_tokens,
                                      GenerationJob& job) {
   const std::uint64_t seed = context.rng.next();
-  const bool bans = job.params.min_tokens > 0 || !job.params.bad_words.empty();
-  if (bans && job.params.grammar.constrains()) {
-    // It may leave nothing but what is banned.
-    const std::string key = job.params.min_tokens > 0 ? "min_tokens" : "bad_words";
-    return api::invalid_request(
-        key, key + ": is there beside a format of the answer; want one of the two");
+  if (auto wrong = too_much_to_score(job)) {
+    return wrong;
   }
   auto words = tokens_of_words(job.params.bad_words, *opened.text->text->tokenizer());
   if (auto* wrong = std::get_if<api::ApiError>(&words)) {
@@ -210,7 +260,10 @@ std::optional<api::ApiError> resolve(Context& context,
       choice.bad_words = std::get<0>(words);
     }
   }
-  return turn_away(context, *opened.model, job.asker, job.places());
+  if (auto full = turn_away(context, *opened.model, job.asker, job.places())) {
+    return full;
+  }
+  return set_aside(context, job.asker, most_tokens(job), job.reserved);
 }
 
 GenerationJob new_job(Context& context,
@@ -353,6 +406,70 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
     co_return *refused;
   }
   co_return ChatPrompt{.tokens = std::get<0>(std::move(tokens)), .end = reading.end()};
+}
+
+namespace {
+
+/// Reads the prompts into `job`; what to tell the client, if they cannot be.
+Task<std::optional<api::ApiError>> read_prompts(Context& context,
+                                                HttpExchange& http,
+                                                const OpenedModel& opened,
+                                                const api::CompletionRequest& request,
+                                                GenerationJob& job) {
+  PromptsReading reading(request.prompts,
+                         *opened.text->text->tokenizer(),
+                         special_of(request.add_special_tokens),
+                         prompt_bounds(*opened.text, "prompt"),
+                         request.echo);
+  if (reading.error()) {
+    co_return reading.error();
+  }
+  std::function<bool()> step = [&reading] { return reading.step(); };
+  std::optional<api::ApiError> wrong =
+      co_await work_on_text(context, http, http.request().body.size(), std::move(step));
+  if (!wrong) {
+    wrong = reading.error();
+  }
+  if (wrong) {
+    co_return wrong;
+  }
+  job.prompts = reading.take_tokens();
+  job.echo = reading.take_echo();
+  co_return std::nullopt;
+}
+
+}  // namespace
+
+Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> context,
+                                                    HttpExchange& http,
+                                                    api::CompletionRequest request,
+                                                    std::string_view prefix,
+                                                    std::int64_t max_tokens) {
+  OpenedModel opened = co_await open_model(*context, request.model);
+  if (!opened.error) {
+    opened.error =
+        turn_away(*context, *opened.model, asker_of(http.request()), request.prompts.size());
+  }
+  if (opened.error) {
+    co_return *opened.error;
+  }
+  GenerationJob job = new_job(
+      *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, prefix);
+  job.params = std::move(request.params);
+  job.params.score_prompt = request.echo && job.params.logprobs.has_value();
+  job.head.warnings = job.params.warnings;
+  std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
+  if (!wrong) {
+    wrong = co_await check_grammar(
+        *context, opened, http.request(), job.params.grammar, "response_format");
+  }
+  if (!wrong) {
+    wrong = resolve(*context, opened, "prompt", max_tokens, job);
+  }
+  if (wrong) {
+    co_return *wrong;
+  }
+  co_return job;
 }
 
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,

@@ -40,6 +40,17 @@ struct OpenedModel {
 /// The model with this name or alias, its text part read.
 Task<OpenedModel> open_model(Context& context, std::string name);
 
+/// What is told of a request beyond the quota of its key.
+[[nodiscard]] api::ApiError over_quota(const QuotaVerdict& verdict);
+
+/// Sets aside of the quota of a key what a request may use, until `reserved` is gone; why not,
+/// where the key's other requests may use it.
+[[nodiscard]] std::optional<api::ApiError> set_aside(
+    Context& context,
+    const Asker& asker,
+    std::int64_t tokens,
+    std::shared_ptr<const Quotas::Reserved>& reserved);
+
 /// Why so many requests of `asker` for this model are not taken now, if so.
 [[nodiscard]] std::optional<api::ApiError> turn_away(const Context& context,
                                                      const CatalogModel& model,
@@ -56,6 +67,11 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 
 /// Letters and digits that nobody had before.
 [[nodiscard]] std::string draw_id(Rng& rng);
+
+/// Special tokens around a text, where they are wanted.
+[[nodiscard]] inline text::SpecialTokens special_of(bool add) {
+  return add ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
+}
 
 /// A conversation on its way to tokens, in steps for the text pool.
 class ChatReading {
@@ -135,6 +151,15 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                                         const OpenedModel& opened,
                                         const api::ChatRequest& request,
                                         TextBounds bounds);
+
+/// A job for plain completions, ready to run: prompts read, parameters resolved; or what to tell
+/// the client.
+/// @param max_tokens  Of an answer whose request names no length; 0: as far as the model goes.
+Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> context,
+                                                    HttpExchange& http,
+                                                    api::CompletionRequest request,
+                                                    std::string_view prefix,
+                                                    std::int64_t max_tokens);
 
 /// Everything from a chat's request to its job.
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,

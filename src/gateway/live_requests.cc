@@ -46,12 +46,18 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
                               .include_stop = live->job_.params.include_stop,
                               .min_tokens = live->job_.params.min_tokens,
                               .tools = live->job_.tools,
+                              .give_calls = live->job_.give_calls,
                               .reasoning = live->job_.reasoning,
                               .prompt_end = live->job_.prompt_end,
                               .logprobs = live->job_.params.logprobs.has_value(),
                               .prompt_only = live->job_.params.max_tokens == 0};
       if (!live->job_.echo.empty() && options.logprobs) {
         options.prompt = live->job_.prompts[prompt];
+        options.top = static_cast<std::size_t>(*live->job_.params.logprobs);
+      }
+      if (live->job_.params.prompt_logprobs) {
+        options.scored = live->job_.prompts[prompt];
+        options.scored_top = static_cast<std::size_t>(*live->job_.params.prompt_logprobs);
       }
       Result<Answer> answer = Answer::make(live->job_.text->text, std::move(options));
       if (!answer) {
@@ -77,7 +83,7 @@ void LiveRequests::start() {
     record->generated.resize(record->choices.size());
     record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
     record->open_ended = !job_.params.max_tokens.has_value();
-    record->priority = std::max(job_.params.priority, job_.least_priority);
+    record->priority = priority_of(*job_.model, job_.params.priority, job_.least_priority);
     record->client = std::hash<std::string>{}(job_.asker.share);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;
@@ -174,6 +180,7 @@ LiveRequests::~LiveRequests() {
     trace_->parts.push_back(std::move(part));
   }
   account_for(*context_, job_.asker, job_.model->config.id, used);
+  job_.reserved.reset();
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
   trace_->records.clear();
@@ -211,7 +218,9 @@ std::vector<api::Choice> LiveRequests::take() {
     api::Choice part = answer.push(token.event);
     part.index = static_cast<std::uint32_t>(index);
     for (api::ToolCall& call : part.calls) {
-      call.id = draw_call_id(context_->rng, job_.tools);
+      if (!call.name.empty()) {
+        call.id = draw_call_id(context_->rng, job_.tools);
+      }
     }
     if (news.empty() || news.back().index != index) {
       news.push_back(std::move(part));

@@ -22,6 +22,7 @@ struct GenerationJob {
   api::GenerationParams params{};
   std::vector<std::vector<TokenId>> prompts{};
   text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls in the answers.
+  text::GiveCalls give_calls = text::GiveCalls::kWhole;
   text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
   std::string prompt_end{};         ///< How the prompt of a chat ends.
   std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
@@ -34,6 +35,8 @@ struct GenerationJob {
   [[nodiscard]] std::size_t places() const { return at_once > 0 ? at_once : prompts.size(); }
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that it can be.
   Asker asker{};
+  /// Of its key's quota, until it has ended; null where the key has none.
+  std::shared_ptr<const Quotas::Reserved> reserved{};
   std::string request_id{};
   std::string endpoint{};
   std::shared_ptr<RequestSpan> span{};  ///< Null where it is in no trace.

@@ -26,6 +26,9 @@ Task<void> answer_message(std::shared_ptr<Context> context, HttpExchange& http, 
     co_return;
   }
   GenerationJob job = std::get<0>(std::move(prepared));
+  if (job.params.stream) {
+    job.give_calls = text::GiveCalls::kAsTheyCome;  // Clients put the pieces together.
+  }
   const auto tokens = static_cast<std::int64_t>(job.prompts.front().size());
   std::unique_ptr<api::AnswerWriter> writer = api::message_writer(job.head, tokens);
   co_await run_job(std::move(context), http, std::move(job), std::move(writer));

@@ -12,6 +12,7 @@
 #include "gateway/idle_models.h"
 #include "gateway/model_states.h"
 #include "gateway/model_verbs.h"
+#include "gateway/standing.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 #include "gateway/upstream.h"
@@ -40,6 +41,15 @@ std::optional<api::FetchObject> fetch_of(const core::ModelStatus& status) {
                           .bytes = status.fetch->bytes,
                           .total_bytes = status.fetch->total_bytes,
                           .bytes_per_second = status.fetch->bytes_per_second};
+}
+
+/// As the configuration says it.
+void describe_capabilities(const config::Capabilities& said, api::ModelObject& object) {
+  object.in = said.in.empty() ? object.in : said.in;
+  object.out = said.out.empty() ? object.out : said.out;
+  object.tools = said.tools;
+  object.reranker = said.reranker;
+  object.context_length = said.context > 0 ? said.context : object.context_length;
 }
 
 api::ModelObject describe(const Context& context,
@@ -79,6 +89,7 @@ api::ModelObject describe(const Context& context,
     object.failure = api::without_paths(status.failure->message);
   }
   object.context_length = model.context();
+  describe_capabilities(model.config.capabilities, object);
   return object;
 }
 
@@ -91,6 +102,48 @@ api::ModelObject describe_theirs(const Context& context,
           .description = "at the peer " + peer,
           .state = "loaded",
           .residency = "peer"};
+}
+
+/// A name that stands for models: it is there where one of those is that it may mean.
+api::ModelObject describe_selector(const Context& context, const config::SelectorConfig& selector) {
+  api::ModelObject object{.id = selector.id,
+                          .created = context.started_s,
+                          .name = selector.name,
+                          .description = selector.description,
+                          .state = "unloaded",
+                          .residency = "selector",
+                          .metadata = selector.metadata,
+                          .targets = selector.targets};
+  const bool pinned = selector.strategy == config::SelectorStrategy::kPin;
+  const std::size_t meant = pinned ? 1 : selector.targets.size();
+  for (std::size_t i = 0; i < meant; ++i) {
+    const Standing standing = standing_of(context, selector.targets[i]);
+    if (standing == Standing::kReady || standing == Standing::kComing) {
+      object.state = "loaded";
+    }
+  }
+  return object;
+}
+
+/// The names that the active profile gives to models, beside their own.
+void add_pins(const Context& context, std::vector<api::ModelObject>& objects) {
+  for (const config::ProfileConfig& profile : context.names.profiles()) {
+    if (profile.id != context.names.active()) {
+      continue;
+    }
+    for (const auto& [name, target] : profile.pins) {
+      const bool taken = context.catalog.find(name) || context.peers.find(name) ||
+                         context.names.selector(name) != nullptr;
+      if (!target.empty() && !taken) {
+        objects.push_back({.id = name,
+                           .created = context.started_s,
+                           .description = "by the profile " + profile.id,
+                           .state = "unloaded",
+                           .residency = "profile",
+                           .targets = {target}});
+      }
+    }
+  }
 }
 
 /// Whether a client of Anthropic's API asks for what both APIs have.
@@ -112,6 +165,16 @@ api::ListPage page_of(const HttpRequest& request) {
   return page;
 }
 
+/// The last one again under each of its further names.
+void add_aliases(std::vector<api::ModelObject>& objects) {
+  const api::ModelObject named = objects.back();
+  for (const std::string& alias : named.aliases) {
+    objects.push_back(named);
+    objects.back().id = alias;
+    objects.back().aliases = {named.id};
+  }
+}
+
 Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::map<ModelId, core::ModelStatus> statuses;
   for (core::ModelStatus& status : context->serving->models()) {
@@ -122,11 +185,20 @@ Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::strin
   for (const std::shared_ptr<CatalogModel>& model : context->catalog.models()) {
     if (!model->config.unlisted) {
       objects.push_back(describe(*context, *model, statuses[model->id]));
+      if (context->list_aliases) {
+        add_aliases(objects);
+      }
     }
   }
   for (const auto& [model, peer] : context->peers.models()) {
     objects.push_back(describe_theirs(*context, model, peer));
   }
+  for (const config::SelectorConfig& selector : context->names.selectors()) {
+    if (!selector.unlisted) {
+      objects.push_back(describe_selector(*context, selector));
+    }
+  }
+  add_pins(*context, objects);
   const bool anthropic = asks_as_anthropic(http.request());
   std::string listing = anthropic ? api::anthropic_model_list_json(objects, page_of(http.request()))
                                   : api::model_list_json(objects);
@@ -145,13 +217,16 @@ core::ModelStatus status_of(const Context& context, ModelId id) {
 Task<void> retrieve(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(id);
   const std::shared_ptr<Peer> peer = context->peers.find(id);
-  if (!model && !peer) {
+  const config::SelectorConfig* const selector = context->names.selector(id);
+  if (!model && !peer && selector == nullptr) {
     co_await respond_error(http, api::model_not_found(id, context->catalog.listed_names()));
     co_return;
   }
   api::ModelObject object;
   if (model) {
     object = describe(*context, *model, status_of(*context, model->id));
+  } else if (peer == nullptr) {
+    object = describe_selector(*context, *selector);
   } else {
     object = describe_theirs(*context, id, peer->config.name);
   }

@@ -42,6 +42,26 @@ TEST_F(ModelHandlersTest, UnlistedModelsAreServedButNotListed) {
   EXPECT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
 }
 
+TEST_F(ModelHandlersTest, ListsWhatTheConfigurationSaysOfThem) {
+  config.models[0].capabilities = {
+      .in = {"text", "image"}, .out = {"text"}, .tools = true, .context = 4096};
+  config.list_aliases = true;
+  start();
+  const auto list = ask("GET", "/v1/models")["data"];
+  ASSERT_EQ(list.size(), 3U);
+  for (const auto& model : {list[0], list[1]}) {
+    EXPECT_EQ(model["architecture"]["input_modalities"], json({"text", "image"}));
+    EXPECT_EQ(model["capabilities"], json({{"vision", true}, {"function_calling", true}}));
+    EXPECT_EQ(model["supported_parameters"], json({"tools", "tool_choice"}));
+    EXPECT_EQ(model["context_length"], 4096);
+  }
+  EXPECT_EQ(list[0]["aliases"], json({"alias"}));
+  EXPECT_EQ(list[1]["id"], "alias");
+  EXPECT_EQ(list[1]["aliases"], json({"tiny"}));
+  EXPECT_FALSE(list[2].contains("capabilities"));
+  EXPECT_EQ(list[2]["architecture"]["input_modalities"], json({"text"}));
+}
+
 TEST_F(ModelHandlersTest, LoadsAndUnloads) {
   start();
   EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);

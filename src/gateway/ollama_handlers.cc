@@ -62,6 +62,14 @@ Task<void> load_or_unload(std::shared_ptr<Context> context,
   co_await respond_json(http, std::move(told));
 }
 
+/// A prompt that no template is put around.
+api::CompletionRequest raw_request(api::OllamaRequest request) {
+  api::CompletionRequest completion{.model = std::move(request.chat.model)};
+  completion.prompts.emplace_back(std::move(request.prompt));
+  completion.params = std::move(request.chat.params);
+  return completion;
+}
+
 Task<void> answer_ollama(std::shared_ptr<Context> context,
                          HttpExchange& http,
                          api::Parsed<api::OllamaRequest> (*parse)(std::string_view),
@@ -76,7 +84,13 @@ Task<void> answer_ollama(std::shared_ptr<Context> context,
     co_await load_or_unload(std::move(context), http, std::move(request.chat), form);
     co_return;
   }
-  auto prepared = co_await prepare_chat(context, http, std::move(request.chat), "ollama-");
+  api::Parsed<GenerationJob> prepared;
+  if (request.raw) {
+    api::CompletionRequest completion = raw_request(std::move(request));
+    prepared = co_await prepare_completion(context, http, std::move(completion), "ollama-", 0);
+  } else {
+    prepared = co_await prepare_chat(context, http, std::move(request.chat), "ollama-");
+  }
   if (auto* wrong = std::get_if<api::ApiError>(&prepared)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;

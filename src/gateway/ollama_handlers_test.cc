@@ -63,6 +63,23 @@ TEST_F(OllamaHandlersTest, APromptIsAnswered) {
   EXPECT_EQ(serving.started.at(0)->choices.at(0).max_tokens, 9);
 }
 
+TEST_F(OllamaHandlersTest, ARawPromptGoesAroundTheTemplate) {
+  serving.reply = "yes";
+  start();
+  const TestResponse stream = call("POST",
+                                   "/api/generate",
+                                   R"({"model":"tiny","prompt":"a<SUF>b","raw":true,)"
+                                   R"("options":{"num_predict":9,"stop":["s"]}})");
+  EXPECT_EQ(prompt(), "a<SUF>b");
+  const std::vector<json> lines = lines_of(stream.body);
+  std::string text;
+  for (const json& line : lines) {
+    text += line["response"].get<std::string>();
+  }
+  EXPECT_EQ(text, "ye");
+  EXPECT_EQ(lines.back()["done_reason"], "stop");
+}
+
 TEST_F(OllamaHandlersTest, ACallOfATool) {
   serving.reply = R"(<tool_call>{"name": "sum", "arguments": {"a": 1}}</tool_call>)";
   config.models[0].tool_parser = config::ToolParser::kHermes;
@@ -123,7 +140,7 @@ TEST_F(OllamaHandlersTest, ErrorsAreMessages) {
       "POST", "/api/chat", R"({"model":"nobody","messages":[{"role":"user","content":"hi"}]})");
   EXPECT_EQ(missing.status, 404);
   EXPECT_THAT(json::parse(missing.body)["error"].get<std::string>(), HasSubstr("nobody"));
-  EXPECT_EQ(call("POST", "/api/generate", R"({"model":"tiny","prompt":"x","raw":true})").status,
+  EXPECT_EQ(call("POST", "/api/generate", R"({"model":"tiny","prompt":"x","suffix":"y"})").status,
             400);
 }
 

@@ -16,6 +16,8 @@ struct PeerJob {
   std::shared_ptr<Peer> peer{};
   std::string model{};  ///< As the client called it.
   UpstreamRequest request{};
+  std::int64_t max_tokens = 0;                         ///< As BodyFacts has it.
+  std::shared_ptr<const Quotas::Reserved> reserved{};  ///< As GenerationJob has it.
 };
 
 /// The headers of a client's request as a peer gets them: nothing that opens anything here or that

@@ -37,6 +37,22 @@ class PeerForwardingTest : public GatewayTest {
   std::unique_ptr<FakeEngine> peer{};
 };
 
+TEST_F(PeerForwardingTest, ThePeersNameMayStandBeforeItsModels) {
+  start_echo();
+  for (const char* name : {"hosted/big", "hosted/org/small"}) {
+    const std::string body = R"({"model":")" + std::string(name) + R"(","messages":[]})";
+    const std::string bare = std::string(name).substr(7);
+    EXPECT_THAT(call("POST", "/v1/chat/completions", body).body,
+                HasSubstr(R"("model":")" + bare + "\""));
+    EXPECT_THAT(call("POST", "/v1/rerank", body).body, HasSubstr(R"("model":")" + bare + "\""));
+  }
+  EXPECT_EQ(call("POST",
+                 "/v1/chat/completions",
+                 R"({"model":"other/big","messages":[{"role":"user","content":"x"}]})")
+                .status,
+            404);
+}
+
 TEST_F(PeerForwardingTest, ThePeerGetsItsKeyAndNoneOfOurs) {
   config.api_keys = {{.key = "ours"}};
   start_echo();

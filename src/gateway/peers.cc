@@ -1,5 +1,6 @@
 #include "gateway/peers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -22,10 +23,17 @@ void Peers::assign(const std::vector<config::PeerConfig>& peers) {
       }
     }
     for (const std::string& model : config.models) {
-      by_model_.emplace(model, peer);
+      by_model_.insert_or_assign(model, peer);
+      by_model_.emplace(config.name + "/" + model, peer);
       models_.emplace_back(model, config.name);
     }
   }
+}
+
+std::string name_at_peer(const Peer& peer, std::string model) {
+  const std::string before = peer.config.name + "/";
+  const bool whole = std::ranges::find(peer.config.models, model) != peer.config.models.end();
+  return whole || !model.starts_with(before) ? std::move(model) : model.substr(before.size());
 }
 
 std::shared_ptr<Peer> Peers::find(std::string_view model) const {

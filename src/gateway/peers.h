@@ -21,8 +21,12 @@ struct Peer {
   ModelQueue queue{};     ///< Its requests that have not ended.
 };
 
-/// The peers by the names of their models. Requests hold one by shared_ptr, so that a reload leaves
-/// those that run alone. Loop thread.
+/// What the peer calls a model that a request names so: without "PEER/" before it, where it has no
+/// model of that whole name.
+[[nodiscard]] std::string name_at_peer(const Peer& peer, std::string model);
+
+/// The peers by the names of their models, alone and behind "PEER/". Requests hold one by
+/// shared_ptr, so that a reload leaves those that run alone. Loop thread.
 class Peers {
  public:
   /// Takes over what is configured.

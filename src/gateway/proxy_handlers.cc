@@ -4,6 +4,7 @@
 
 #include "gateway/forward_body.h"
 #include "gateway/job_setup.h"
+#include "gateway/standing.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 
@@ -54,7 +55,7 @@ ForwardJob new_forward_job(const Context& context,
                  .target = target_of(std::move(path), request),
                  .headers = forwarded_headers(context, request)};
   job.asker = asker_of(request);
-  job.priority = std::max(0, request.principal.least_priority);
+  job.priority = priority_of(*job.model, 0, request.principal.least_priority);
   return job;
 }
 
@@ -73,9 +74,11 @@ ForwardJob inference_job(const Context& context,
                          const BodyFacts& facts) {
   ForwardJob job = new_forward_job(context, request, std::move(model), facts.model, request.path);
   expect_answer(job, request.path, facts);
+  job.max_tokens = facts.max_tokens;
   const std::int64_t asked =
       std::clamp<std::int64_t>(facts.priority.value_or(0), INT32_MIN, INT32_MAX);
-  job.priority = std::max(static_cast<std::int32_t>(asked), request.principal.least_priority);
+  job.priority =
+      priority_of(*job.model, static_cast<std::int32_t>(asked), request.principal.least_priority);
   return job;
 }
 
@@ -94,17 +97,6 @@ api::ApiError no_websockets(const HttpRequest& request) {
       request.path + " asks for a WebSocket, which heddle does not forward; ask the engine itself");
   error.status = 501;
   return error;
-}
-
-/// What the body says, or why it cannot be told now.
-Task<api::Parsed<Result<BodyFacts>>> facts_of(Context& context, HttpExchange& http) {
-  std::optional<Result<BodyFacts>> facts;
-  std::function<void()> work = [&facts, &http] { facts = read_facts(http.request()); };
-  std::optional<api::ApiError> wrong = co_await work_on_body(context, http, std::move(work));
-  if (wrong) {
-    co_return std::move(*wrong);
-  }
-  co_return std::move(*facts);
 }
 
 /// Forwards a request for `model`, which an engine serves.
@@ -129,6 +121,7 @@ Task<void> filter_and_forward(std::shared_ptr<Context> context,
 /// A job for the peer that has this model, all but the body.
 PeerJob new_peer_job(const HttpRequest& request, std::shared_ptr<Peer> peer, std::string model) {
   PeerJob job{.peer = std::move(peer), .model = std::move(model)};
+  job.model = name_at_peer(*job.peer, std::move(job.model));
   job.request = {.method = request.method,
                  .target = target_of(request.path, request),
                  .headers = headers_for_peer(request, job.peer->config.api_key)};
@@ -139,17 +132,19 @@ PeerJob new_peer_job(const HttpRequest& request, std::shared_ptr<Peer> peer, std
 Task<void> filter_and_ask_peer(std::shared_ptr<Context> context,
                                HttpExchange& http,
                                std::shared_ptr<Peer> peer,
-                               std::string model) {
-  PeerJob job = new_peer_job(http.request(), std::move(peer), std::move(model));
-  std::function<void()> work = [&job, &http] {
-    job.request.body = filtered_body(http.request(), job.peer->config.filters, "", job.model);
+                               BodyFacts facts) {
+  PeerJob job = new_peer_job(http.request(), std::move(peer), facts.model);
+  job.max_tokens = facts.max_tokens;
+  std::function<void()> work = [&job, &http, &facts] {
+    const std::string served = facts.model == job.model ? "" : job.model;
+    job.request.body = filtered_body(http.request(), job.peer->config.filters, served, job.model);
   };
   std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
   if (wrong) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  co_await forward_to_peer(std::move(context), http, std::move(job));
+  co_await admit_and_ask_peer(std::move(context), http, std::move(job));
 }
 
 /// What heddle has no answer of its own to.
@@ -176,8 +171,7 @@ Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::str
   }
   std::shared_ptr<CatalogModel> model = context->catalog.find(facts->model);
   if (std::shared_ptr<Peer> peer = context->peers.find(facts->model); !model && peer) {
-    co_await filter_and_ask_peer(
-        std::move(context), http, std::move(peer), std::move(facts->model));
+    co_await filter_and_ask_peer(std::move(context), http, std::move(peer), std::move(*facts));
     co_return;
   }
   if (!model) {
@@ -192,6 +186,17 @@ Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::str
   co_await filter_and_forward(std::move(context), http, std::move(model), std::move(*facts));
 }
 
+/// A page that is open in a browser would have the engine come again and again.
+api::ApiError not_worth_a_start(const std::string& model, const std::string& path) {
+  api::ApiError error =
+      api::invalid_request("",
+                           "the model \"" + model + "\" is not loaded, and " + path +
+                               " does not load it: upstream.ignorePaths names such paths");
+  error.status = 409;
+  error.code = "model_not_loaded";
+  return error;
+}
+
 /// The model whose name begins `path`, the longest if there are several, and the rest of the path.
 /// Names have slashes, and may be percent-encoded.
 struct UpstreamTarget {
@@ -199,11 +204,11 @@ struct UpstreamTarget {
   std::string name{};
   std::string rest{};
 };
-UpstreamTarget upstream_target(const Catalog& catalog, std::string_view path) {
+UpstreamTarget upstream_target(const Context& context, std::string_view path) {
   for (std::size_t end = path.size(); end != std::string_view::npos && end > 0;
        end = path.rfind('/', end - 1)) {
     std::string name = percent_decode(path.substr(0, end));
-    if (auto model = catalog.find(name)) {
+    if (auto model = context.catalog.find(context.names.pinned(name).value_or(name))) {
       return {.model = std::move(model),
               .name = std::move(name),
               .rest = std::string(path.substr(end))};
@@ -216,7 +221,7 @@ UpstreamTarget upstream_target(const Catalog& catalog, std::string_view path) {
 Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::string below) {
   const HttpRequest& request = http.request();
   UpstreamTarget target =
-      upstream_target(context->catalog, std::string_view(request.path).substr(kUpstream.size()));
+      upstream_target(*context, std::string_view(request.path).substr(kUpstream.size()));
   if (!target.model) {
     co_await respond_error(http, api::model_not_found(below, context->catalog.listed_names()));
     co_return;
@@ -237,6 +242,11 @@ Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::s
     co_return;
   }
   const std::string path = target.rest.empty() ? "/" : std::move(target.rest);
+  if (context->ignored_paths.match(path) &&
+      standing_of(*context, target.model->config.id) != Standing::kReady) {
+    co_await respond_error(http, not_worth_a_start(target.name, path));
+    co_return;
+  }
   ForwardJob job =
       new_forward_job(*context, request, std::move(target.model), std::move(target.name), path);
   std::function<void()> work = [&job, &request, &path] {
@@ -257,6 +267,16 @@ Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::s
 }
 
 }  // namespace
+
+Task<api::Parsed<Result<BodyFacts>>> facts_of(Context& context, HttpExchange& http) {
+  std::optional<Result<BodyFacts>> facts;
+  std::function<void()> work = [&facts, &http] { facts = read_facts(http.request()); };
+  std::optional<api::ApiError> wrong = co_await work_on_body(context, http, std::move(work));
+  if (wrong) {
+    co_return std::move(*wrong);
+  }
+  co_return std::move(*facts);
+}
 
 std::optional<ForwardJob> forward_job(const Context& context, const HttpRequest& request) {
   if (!context.catalog.has_engines()) {
@@ -285,8 +305,10 @@ std::optional<PeerJob> peer_job(const Context& context, const HttpRequest& reque
   if (!peer) {
     return std::nullopt;
   }
-  PeerJob job = new_peer_job(request, std::move(peer), std::move(facts->model));
-  job.request.body = filtered_body(request, job.peer->config.filters, "", job.model);
+  PeerJob job = new_peer_job(request, std::move(peer), facts->model);
+  job.max_tokens = facts->max_tokens;
+  const std::string served = facts->model == job.model ? "" : job.model;
+  job.request.body = filtered_body(request, job.peer->config.filters, served, job.model);
   return job;
 }
 
@@ -307,8 +329,7 @@ Task<void> forward_or(std::shared_ptr<Context> context,
     peer = context->peers.find(facts->model);
   }
   if (!model && peer) {
-    co_await filter_and_ask_peer(
-        std::move(context), http, std::move(peer), std::move(facts->model));
+    co_await filter_and_ask_peer(std::move(context), http, std::move(peer), std::move(*facts));
     co_return;
   }
   if (!model || !model->config.engine) {
@@ -318,8 +339,20 @@ Task<void> forward_or(std::shared_ptr<Context> context,
   co_await filter_and_forward(std::move(context), http, std::move(model), std::move(*facts));
 }
 
+Task<void> admit_and_ask_peer(std::shared_ptr<Context> context, HttpExchange& http, PeerJob job) {
+  const Asker asker = asker_of(http.request());
+  if (auto no = set_aside(*context, asker, job.max_tokens, job.reserved)) {
+    return respond_error(http, std::move(*no));
+  }
+  return forward_to_peer(std::move(context), http, std::move(job));
+}
+
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job) {
-  if (std::optional<api::ApiError> no = turn_away(*context, *job.model, job.asker, 1)) {
+  std::optional<api::ApiError> no = turn_away(*context, *job.model, job.asker, 1);
+  if (!no) {
+    no = set_aside(*context, job.asker, job.max_tokens, job.reserved);
+  }
+  if (no) {
     return respond_error(http, std::move(*no));
   }
   return forward(std::move(context), http, std::move(job));

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "gateway/forward_body.h"
 #include "gateway/forwarding.h"
 #include "gateway/handlers.h"
 #include "gateway/peer_forwarding.h"
@@ -25,8 +26,15 @@ namespace heddle::gateway {
   return context.catalog.has_engines() || !context.peers.empty();
 }
 
-/// Forwards `job`, unless its model has too many requests.
+/// What the body says of where it goes, read on the pool where it is long; what to tell the client
+/// where it cannot be read now.
+Task<api::Parsed<Result<BodyFacts>>> facts_of(Context& context, HttpExchange& http);
+
+/// Forwards `job`, unless its model has too many requests, or its key's quota too little left.
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job);
+
+/// The same of a peer's model.
+Task<void> admit_and_ask_peer(std::shared_ptr<Context> context, HttpExchange& http, PeerJob job);
 
 /// Has the pool read a long body, then forwards it or has `ours` answer.
 Task<void> forward_or(std::shared_ptr<Context> context,
@@ -45,7 +53,7 @@ Task<void> ours_or_theirs(std::shared_ptr<Context> context, HttpExchange& http, 
     return admit_and_forward(std::move(context), http, std::move(*job));
   }
   if (std::optional<PeerJob> job = peer_job(*context, http.request())) {
-    return forward_to_peer(std::move(context), http, std::move(*job));
+    return admit_and_ask_peer(std::move(context), http, std::move(*job));
   }
   return ours(std::move(context), http, std::move(id));
 }

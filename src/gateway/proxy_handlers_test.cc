@@ -66,6 +66,21 @@ TEST_F(ProxyHandlers, SayWhatIsWrong) {
   EXPECT_EQ(call("GET", "/v1/rerank").status, 405);
 }
 
+TEST_F(ProxyHandlers, PathsThatAreIgnoredStartNoEngine) {
+  config.ignore_paths = {"^/ws$", R"(\.js$)"};
+  start_echo();
+  for (const char* path : {"/upstream/far/away/app.js", "/upstream/far/ws"}) {
+    const TestResponse refused = call("GET", path);
+    EXPECT_EQ(refused.status, 409) << path;
+    EXPECT_THAT(refused.body, HasSubstr("upstream.ignorePaths"));
+  }
+  EXPECT_EQ(call("GET", "/upstream/far/away/app.html").body, "GET /app.html");
+  on_loop([this] {
+    serving.engine_statuses = {{.model = ModelId(3), .state = core::EngineState::kRunning}};
+  });
+  EXPECT_EQ(call("GET", "/upstream/far/away/app.js").body, "GET /app.js");
+}
+
 TEST_F(ProxyHandlers, PathsWithStepsAreNotForwarded) {
   start_echo();
   for (const char* path : {"/v1/audio/../../slots",

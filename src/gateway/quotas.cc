@@ -23,6 +23,47 @@ std::string reset_text(Duration time) {
 
 }  // namespace
 
+struct Quotas::Account {
+  Bucket requests{};
+  Bucket tokens{};
+  double reserved = 0;  ///< Of the latter, for requests that run.
+};
+
+Quotas::Reserved::Reserved(std::shared_ptr<Account> account, double tokens)
+    : account_(std::move(account)), tokens_(tokens) {
+  account_->reserved += tokens_;
+}
+
+Quotas::Reserved::~Reserved() {
+  account_->reserved -= tokens_;
+}
+
+Quotas::Reservation Quotas::reserve(const std::string& tenant, std::int64_t tokens, Instant now) {
+  const auto found = accounts_.find(tenant);
+  if (found == accounts_.end() || found->second->tokens.per_minute <= 0) {
+    return {};
+  }
+  Account& account = *found->second;
+  Bucket& bucket = account.tokens;
+  bucket.fill(bucket.per_minute, now);
+  const double wanted = std::min(static_cast<double>(tokens), bucket.per_minute);
+  // A full bucket takes any request, and so does one that nothing is set aside from.
+  const double lacking = wanted + account.reserved - bucket.left;
+  if (account.reserved > 0 && lacking > 0) {
+    const Duration wait = from_seconds(60 * lacking / bucket.per_minute);
+    return {.refusal = QuotaVerdict{
+                .admitted = false,
+                .retry_after = std::max<std::int64_t>(
+                    std::chrono::ceil<std::chrono::seconds>(wait).count(), 1),
+                .reason = "this key may use " +
+                          std::to_string(static_cast<std::int64_t>(bucket.per_minute)) +
+                          " tokens a minute, of which its running requests may use " +
+                          std::to_string(static_cast<std::int64_t>(account.reserved)) +
+                          " and this one " + std::to_string(tokens)}};
+  }
+  return {.reserved = std::make_shared<const Reserved>(found->second, wanted)};
+}
+
 void Quotas::Bucket::fill(double most, Instant now) {
   const double minutes = std::chrono::duration<double, std::ratio<60>>(now - at).count();
   // A bound that is new, or has changed with the configuration, begins full.
@@ -41,7 +82,11 @@ QuotaVerdict Quotas::admit(const Principal& principal, Instant now) {
     accounts_.erase(principal.tenant);
     return verdict;
   }
-  Account& account = accounts_[principal.tenant];
+  std::shared_ptr<Account>& known = accounts_[principal.tenant];
+  if (known == nullptr) {
+    known = std::make_shared<Account>();
+  }
+  Account& account = *known;
   Duration wait{};
   const auto look = [&](Bucket& bucket, std::int64_t most, const char* what) {
     if (most <= 0) {
@@ -79,8 +124,8 @@ QuotaVerdict Quotas::admit(const Principal& principal, Instant now) {
 
 void Quotas::charge(const std::string& tenant, std::int64_t tokens, Instant now) {
   const auto found = accounts_.find(tenant);
-  if (found != accounts_.end() && found->second.tokens.per_minute > 0) {
-    Bucket& bucket = found->second.tokens;
+  if (found != accounts_.end() && found->second->tokens.per_minute > 0) {
+    Bucket& bucket = found->second->tokens;
     bucket.fill(bucket.per_minute, now);
     bucket.left -= static_cast<double>(tokens);
   }

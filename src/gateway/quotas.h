@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -19,12 +21,35 @@ struct QuotaVerdict {
 
 /// How many requests and tokens keys have used of what they may in a minute. Each bound is a bucket
 /// that fills evenly and holds a minute's worth. A request takes one of its own when it comes, and
-/// is let in while there are tokens; what it used is taken when it ends, so that a bucket may go
-/// below nothing and has to fill again. Loop thread.
+/// is let in while there are tokens. What it may use, as far as that is known when it begins, is
+/// set aside until it ends; what it used is taken then, so that a bucket may go below nothing where
+/// that was more, and has to fill again. Loop thread.
 class Quotas {
  public:
   /// Admits a request of this key, or not. Keys without bounds are always admitted.
   QuotaVerdict admit(const Principal& principal, Instant now);
+  struct Account;
+  /// Tokens that are set aside for a request, until this is destroyed.
+  class Reserved {
+   public:
+    Reserved(std::shared_ptr<Account> account, double tokens);
+    ~Reserved();
+    Reserved(const Reserved&) = delete;
+    Reserved& operator=(const Reserved&) = delete;
+
+   private:
+    std::shared_ptr<Account> account_;
+    double tokens_;
+  };
+
+  /// Sets aside what a request of the key may use: of more than a minute's worth, that. Without a
+  /// verdict there is room: null where the key has no such bound. Else the verdict says no.
+  struct Reservation {
+    std::shared_ptr<const Reserved> reserved{};
+    std::optional<QuotaVerdict> refusal{};
+  };
+  [[nodiscard]] Reservation reserve(const std::string& tenant, std::int64_t tokens, Instant now);
+
   /// Takes what a request has used.
   void charge(const std::string& tenant, std::int64_t tokens, Instant now);
 
@@ -36,12 +61,9 @@ class Quotas {
     void fill(double most, Instant now);
     [[nodiscard]] Duration time_to(double wanted) const;
   };
-  struct Account {
-    Bucket requests{};
-    Bucket tokens{};
-  };
 
-  std::map<std::string, Account> accounts_{};  ///< By tenant, of keys with bounds alone.
+  std::map<std::string, std::shared_ptr<Account>>
+      accounts_{};  ///< By tenant, of keys with bounds alone.
 };
 
 }  // namespace heddle::gateway

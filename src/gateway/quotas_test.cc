@@ -44,6 +44,36 @@ TEST(Quotas, RequestsComeBackEvenly) {
   EXPECT_TRUE(quotas.admit({.tenant = "b", .requests_per_minute = 2}, kNow + 31s).admitted);
 }
 
+TEST(Quotas, WhatRunningRequestsMayUseIsSetAside) {
+  Quotas quotas;
+  const Principal key{.tenant = "a", .tokens_per_minute = 60};
+  EXPECT_EQ(quotas.reserve("a", 9, kNow).reserved, nullptr) << "no bound is known of the key";
+  EXPECT_TRUE(quotas.admit(key, kNow).admitted);
+  auto first = quotas.reserve("a", 40, kNow);
+  ASSERT_NE(first.reserved, nullptr);
+  const auto second = quotas.reserve("a", 20, kNow);
+  ASSERT_NE(second.reserved, nullptr) << "it is all there";
+  const auto third = quotas.reserve("a", 5, kNow);
+  ASSERT_TRUE(third.refusal);
+  EXPECT_EQ(third.refusal->retry_after, 5);
+  EXPECT_EQ(third.refusal->reason,
+            "this key may use 60 tokens a minute, of which its running requests may use 60 and "
+            "this one 5");
+  first.reserved.reset();
+  quotas.charge("a", 10, kNow);
+  EXPECT_FALSE(quotas.reserve("a", 30, kNow).refusal) << "the first used less than it might";
+  EXPECT_TRUE(quotas.reserve("a", 31, kNow).refusal);
+}
+
+TEST(Quotas, ARequestThatIsAloneIsLetInHoweverLongItIs) {
+  Quotas quotas;
+  EXPECT_TRUE(quotas.admit({.tenant = "a", .tokens_per_minute = 60}, kNow).admitted);
+  quotas.charge("a", 50, kNow);
+  const auto alone = quotas.reserve("a", 1'000'000, kNow);
+  EXPECT_NE(alone.reserved, nullptr);
+  EXPECT_EQ(quotas.reserve("a", 1, kNow).refusal->retry_after, 51);
+}
+
 TEST(Quotas, TokensAreTakenAtTheEndAndMayBeOwed) {
   Quotas quotas;
   const Principal key{.tenant = "a", .tokens_per_minute = 60};

@@ -109,6 +109,7 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
   if (params.score_prompt) {
     one.prompt_logprobs = one.logprobs;
   }
+  one.prompt_logprobs = std::max(one.prompt_logprobs, params.prompt_logprobs.value_or(-1));
   one.stop_tokens.insert(
       one.stop_tokens.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   std::sort(one.stop_tokens.begin(), one.stop_tokens.end());

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::array<std::string_view, kSuspendLevels> kLevelNames{
     "freeze", "sleep", "deep_sleep", "reclaim", "checkpoint", "stop"};
-constexpr std::array<std::string_view, 5> kKindNames{
-    "generic", "vllm", "sglang", "llama-server", "ollama"};
+constexpr std::array<std::string_view, 7> kKindNames{
+    "generic", "vllm", "sglang", "llama-server", "ollama", "trtllm-serve", "triton"};
 
 template <class Enum, std::size_t N>
 std::optional<Enum> named(const std::array<std::string_view, N>& names, std::string_view name) {

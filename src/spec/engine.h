@@ -21,7 +21,15 @@ enum class SuspendLevel : std::uint8_t {
 inline constexpr std::size_t kSuspendLevels = 6;
 
 /// Whose habits an engine has: its health path, its sleep call, its metrics.
-enum class EngineKind : std::uint8_t { kGeneric, kVllm, kSglang, kLlamaServer, kOllama };
+enum class EngineKind : std::uint8_t {
+  kGeneric,
+  kVllm,
+  kSglang,
+  kLlamaServer,
+  kOllama,
+  kTensorRtLlm,  ///< trtllm-serve.
+  kTriton,       ///< Triton Inference Server behind its OpenAI frontend.
+};
 
 /// As in configurations and metric labels: "freeze".
 [[nodiscard]] std::string_view name(SuspendLevel level);

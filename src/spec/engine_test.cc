@@ -14,7 +14,9 @@ TEST(Engine, NamesOfLevelsAndKindsAreReadBack) {
                                 EngineKind::kVllm,
                                 EngineKind::kSglang,
                                 EngineKind::kLlamaServer,
-                                EngineKind::kOllama}) {
+                                EngineKind::kOllama,
+                                EngineKind::kTensorRtLlm,
+                                EngineKind::kTriton}) {
     EXPECT_EQ(engine_kind(name(kind)), kind);
   }
   EXPECT_FALSE(suspend_level("nap").has_value());

@@ -32,6 +32,9 @@ class JsonScanner {
     }
   }
 
+  /// Whether what comes next is within a string.
+  [[nodiscard]] bool in_string() const { return in_string_; }
+
   /// The deepest nesting of brackets in `text`.
   [[nodiscard]] static int depth(std::string_view text) {
     JsonScanner scanner;

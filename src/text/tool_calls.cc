@@ -247,8 +247,9 @@ std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json) {
   return calls.empty() ? std::nullopt : std::optional(std::move(calls));
 }
 
-ToolCallParser::ToolCallParser(ToolFormat format)
+ToolCallParser::ToolCallParser(ToolFormat format, GiveCalls give)
     : format_(format),
+      give_(give),
       state_(from_the_start(format)        ? State::kStart
              : format == ToolFormat::kNone ? State::kPlain
                                            : State::kText) {}
@@ -280,10 +281,98 @@ void ToolCallParser::step(char c, Found& found) {
         body_step(c, found);
       }
       break;
+    case State::kArguments:
+      arguments_step(c, found);
+      break;
+    case State::kTail:
+      tail_step(c);
+      break;
     case State::kPlain:
       found.text += c;
       break;
   }
+}
+
+bool ToolCallParser::begin_arguments(Found& found) {
+  if (give_ == GiveCalls::kWhole || tried_ || body_.back() != '{') {
+    return false;
+  }
+  // An object is a value, and the first one is the arguments; a string of one has its quote before.
+  const auto before_it = std::string_view(body_).substr(0, body_.size() - 1);
+  const std::size_t last = before_it.find_last_not_of(kWhite);
+  if (format_ != ToolFormat::kMistral && (last == std::string::npos || body_[last] != ':')) {
+    return false;
+  }
+  tried_ = true;
+  std::optional<ToolCall> call;
+  if (format_ == ToolFormat::kMistral && json_ > 0) {
+    const auto before = std::string_view(body_).substr(opened_, json_ - opened_);
+    const std::string_view name = trimmed(before.substr(0, before.find(kMistralArguments)));
+    if (json_ + 1 == body_.size() && may_be_a_name(name)) {
+      call = ToolCall{.name = std::string(name), .arguments = "{", .whole = false};
+    }
+  } else if (format_ != ToolFormat::kMistral) {
+    const std::size_t begin = from_the_start(format_) ? json_ : opened_;
+    call = begun_call(past_white(std::string_view(body_).substr(begin)));
+  }
+  if (!call || call->name.empty() || call->arguments != "{") {
+    return false;
+  }
+  called_ = true;
+  found.calls.push_back(*std::move(call));
+  body_.clear();
+  scanner_ = {};
+  scanner_.push('{');
+  state_ = State::kArguments;
+  return true;
+}
+
+void ToolCallParser::arguments_step(char c, Found& found) {
+  // Outside of strings no JSON has it: the call is over, with a bracket missing.
+  if (format_ == ToolFormat::kHermes && c == '<' && !scanner_.in_string()) {
+    state_ = State::kTail;
+    tail_step(c);
+    return;
+  }
+  if (!scanner_.in_string() && is_white(c)) {
+    return;  // As in calls that are given whole.
+  }
+  if (found.calls.empty()) {
+    found.calls.push_back({.whole = false, .continues = true});
+  }
+  found.calls.back().arguments += c;
+  if (!scanner_.push(c)) {
+    return;
+  }
+  found.calls.back().whole = true;
+  if (format_ == ToolFormat::kMistral) {
+    end_call();
+    return;
+  }
+  state_ = State::kTail;
+  scanner_ = {};
+  scanner_.push('{');  // The one that the call itself began with.
+}
+
+void ToolCallParser::tail_step(char c) {
+  if (from_the_start(format_)) {
+    if (scanner_.push(c)) {
+      end_call();
+    }
+    return;
+  }
+  body_ += c;
+  if (body_.ends_with(kHermesClose)) {
+    end_call();
+  } else if (body_.size() > kHermesClose.size()) {
+    body_.erase(0, 1);
+  }
+}
+
+void ToolCallParser::end_call() {
+  body_.clear();
+  json_ = 0;
+  state_ = from_the_start(format_) ? State::kStart : State::kText;
 }
 
 /// held_ is white space and then a proper beginning of the marker.
@@ -299,6 +388,7 @@ void ToolCallParser::text_step(char c, Found& found) {
     if (rest == marker) {
       body_ = std::exchange(held_, {});
       opened_ = body_.size();
+      tried_ = false;
       white_ = 0;
       json_ = 0;
       scanner_ = {};
@@ -344,6 +434,7 @@ void ToolCallParser::start_step(char c, Found& found) {
     return;
   }
   json_ = held_.size() - 1;
+  tried_ = false;
   white_ = 0;
   body_ = std::exchange(held_, {});
   scanner_ = {};
@@ -353,6 +444,9 @@ void ToolCallParser::start_step(char c, Found& found) {
 
 void ToolCallParser::body_step(char c, Found& found) {
   body_ += c;
+  if (begin_arguments(found)) {
+    return;
+  }
   if (from_the_start(format_)) {
     if (scanner_.push(c)) {
       const auto json = std::string_view(body_).substr(json_);
@@ -381,6 +475,7 @@ void ToolCallParser::mistral_step(char c, Found& found) {
       json_ = body_.size() - 1;
       scanner_ = {};
       scanner_.push(c);
+      (void)begin_arguments(found);
     } else if (body_.size() - begin > kNameMax) {
       close(std::nullopt, State::kText, found);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +17,16 @@ struct ToolCall {
   std::string name{};
   std::string arguments{};  ///< A JSON object, as the model wrote it.
   bool whole = true;        ///< Else the answer was cut off within it, and so are its arguments.
+  bool continues = false;   ///< No call of its own: its arguments go on those of the one before.
   friend bool operator==(const ToolCall&, const ToolCall&) = default;
+};
+
+/// When a call is given.
+enum class GiveCalls : std::uint8_t {
+  kWhole,  ///< When it is whole: what turns out to be broken is text.
+  /// From where its arguments begin, piece by piece: what is broken behind that stays a call. Calls
+  /// that do not begin with their name, or whose arguments are no object, are given whole.
+  kAsTheyCome,
 };
 
 /// Finds the calls of tools in an answer as it arrives. Text passes at once, but for what may still
@@ -25,7 +35,7 @@ struct ToolCall {
 /// comes. White space around calls is dropped. Owned by one thread.
 class ToolCallParser {
  public:
-  explicit ToolCallParser(ToolFormat format);
+  explicit ToolCallParser(ToolFormat format, GiveCalls give = GiveCalls::kWhole);
 
   /// What has become certain: text, which stands before the calls.
   struct Found {
@@ -44,7 +54,9 @@ class ToolCallParser {
     kText,   ///< Looks for an opening marker.
     kStart,  ///< Llama 3, generic: nothing but what stands around calls so far, or since the last.
     kBody,   ///< Within what may be a call, of which all is in body_.
-    kPlain,  ///< Text to the end.
+    kArguments,  ///< Within the arguments of a call that has been given.
+    kTail,       ///< Behind them, up to the end of the call.
+    kPlain,      ///< Text to the end.
   };
 
   void step(char c, Found& found);
@@ -52,6 +64,11 @@ class ToolCallParser {
   void start_step(char c, Found& found);
   void body_step(char c, Found& found);
   void mistral_step(char c, Found& found);
+  /// Gives the call whose arguments begin with the last character of body_, if they do.
+  bool begin_arguments(Found& found);
+  void arguments_step(char c, Found& found);
+  void tail_step(char c);
+  void end_call();
   /// The calls in the body of an answer that was cut off: whole ones, and the begun one. Nothing
   /// where it is none.
   [[nodiscard]] std::optional<std::vector<ToolCall>> cut_calls() const;
@@ -60,6 +77,7 @@ class ToolCallParser {
   void show(std::string_view text, Found& found);
 
   ToolFormat format_;
+  GiveCalls give_;
   State state_;
   std::string
       held_{};  ///< White space, and the beginning of an opening marker, that may be dropped.
@@ -68,6 +86,7 @@ class ToolCallParser {
   std::size_t opened_ = 0;  ///< Where in body_ what follows the marker begins.
   std::size_t json_ = 0;    ///< Where in body_ its JSON begins; 0: not yet.
   JsonScanner scanner_{};
+  bool tried_ = false;   ///< Whether the call in body_ may be given as it comes was looked at.
   bool called_ = false;  ///< There was a call.
 };
 

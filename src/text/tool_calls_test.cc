@@ -280,5 +280,79 @@ TEST(ToolCalls, ACallIsGivenAsSoonAsItIsWhole) {
   EXPECT_EQ(parser.push(">").calls.size(), 1U);
 }
 
+/// The calls of an answer that is taken in two parts, pieces put together.
+Outcome pieces_of(ToolFormat format,
+                  const std::string& answer,
+                  std::size_t cut,
+                  std::size_t& given) {
+  ToolCallParser parser(format, GiveCalls::kAsTheyCome);
+  Outcome outcome;
+  given = 0;
+  const auto take = [&](const ToolCallParser::Found& found) {
+    outcome.text += found.text;
+    for (const ToolCall& call : found.calls) {
+      ++given;
+      if (call.continues) {
+        outcome.calls.back().arguments += call.arguments;
+        outcome.calls.back().whole = call.whole;
+      } else {
+        outcome.calls.push_back(call);
+      }
+    }
+  };
+  take(parser.push(std::string_view(answer).substr(0, cut)));
+  take(parser.push(std::string_view(answer).substr(cut)));
+  take(parser.finish());
+  return outcome;
+}
+
+TEST(ToolCalls, ArgumentsAreGivenAsTheyCome) {
+  const std::string arguments = R"({"a": [1, {"b": "}</x> \" {"}], "c": {}})";
+  const std::string named = R"({"name": "f", "arguments": )" + arguments + "}";
+  const ToolCall call{"f", R"({"a":[1,{"b":"}</x> \" {"}],"c":{}})"};
+  const std::vector<std::pair<ToolFormat, std::string>> answers{
+      {ToolFormat::kHermes, "<tool_call>\n" + named + "\n</tool_call>"},
+      {ToolFormat::kLlama3, R"({"name": "f", "parameters": )" + arguments + "}"},
+      {ToolFormat::kGeneric, "[" + named + "]"},
+      {ToolFormat::kMistral, "[TOOL_CALLS]f[ARGS]" + arguments}};
+  for (const auto& [format, once] : answers) {
+    const bool twice = format != ToolFormat::kGeneric;
+    const std::string answer = twice ? once + once : once;
+    const Calls expected = twice ? Calls{call, call} : Calls{call};
+    std::size_t most = 0;
+    for (std::size_t cut = 0; cut <= answer.size(); ++cut) {
+      std::size_t given = 0;
+      EXPECT_EQ(pieces_of(format, answer, cut, given), (Outcome{"", expected}))
+          << answer << " cut at " << cut;
+      most = std::max(most, given);
+    }
+    EXPECT_EQ(most, expected.size() + 1) << "a call is given in the part where it begins";
+  }
+}
+
+TEST(ToolCalls, WhatCannotBeGivenAsItComesIsGivenWhole) {
+  std::size_t given = 0;
+  for (const auto& [answer, call] : std::vector<std::pair<std::string, ToolCall>>{
+           {R"({"name": "f", "arguments": "{\"x\": {}}"})", {"f", R"({"x": {}})"}},
+           {R"({"arguments": {"x": 1}, "name": "f"})", {"f", R"({"x":1})"}},
+           {R"({"name": "f"})", {"f", "{}"}}}) {
+    const std::string marked = "<tool_call>" + answer + "</tool_call>";
+    EXPECT_EQ(pieces_of(ToolFormat::kHermes, marked, marked.size() / 2, given),
+              (Outcome{"", {call}}))
+        << answer;
+  }
+  const std::string text = R"({"answer": {"name": "f"}})";
+  EXPECT_EQ(pieces_of(ToolFormat::kGeneric, text, 9, given), (Outcome{text, {}}));
+}
+
+TEST(ToolCalls, OneThatBreaksBehindItsBeginningStaysACall) {
+  std::size_t given = 0;
+  const std::string head = R"(<tool_call>{"name": "f", "arguments": {"x": {"y": 1})";
+  EXPECT_EQ(pieces_of(ToolFormat::kHermes, head + "</tool_call> end", 40, given),
+            (Outcome{" end", {{"f", R"({"x":{"y":1})", false}}}));
+  EXPECT_EQ(pieces_of(ToolFormat::kHermes, head, 40, given),
+            (Outcome{"", {{"f", R"({"x":{"y":1})", false}}}));
+}
+
 }  // namespace
 }  // namespace heddle::text

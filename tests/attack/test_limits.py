@@ -119,6 +119,9 @@ def test_log_probabilities_of_prompts(server):
         answer = server.call("/v1/completions", body)
         assert answer[0] == status, answer[2]
     assert "131072" in answer[2]["error"]["message"]
+    body = {"model": MODEL, "prompt": [[5] * 49] * 128, "prompt_logprobs": 20, "max_tokens": 1}
+    answer = server.call("/v1/completions", body)
+    assert answer[0] == 400 and answer[2]["error"]["param"] == "prompt_logprobs"
 
 
 def exchange(server, data):

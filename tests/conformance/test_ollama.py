@@ -136,8 +136,8 @@ def test_errors_are_the_clients(client, server):
         next(client.generate(model="nobody", prompt=PROMPT, stream=True))
     assert caught.value.status_code == 404
     with pytest.raises(ollama.ResponseError) as caught:
-        client.generate(model=MODEL, prompt=PROMPT, raw=True)
-    assert "raw" in caught.value.error
+        client.generate(model=MODEL, prompt=PROMPT, suffix=PROMPT)
+    assert "suffix" in caught.value.error
     with pytest.raises(ollama.ResponseError) as caught:
         client.pull("llama3.2")
     assert caught.value.status_code == 403

@@ -11,7 +11,7 @@ SCHEMA = json.loads((ROOT / "schema/heddle.schema.json").read_text())
 PAGES = {"configuration": "docs/guide/configuration.md", "lab": "docs/guide/lab.md"}
 # The part of the schema, and the sections of the pages that have its keys.
 PLACES = {
-    "": ["configuration: The file", "configuration: For the whole file"],
+    "": ["configuration: The file", "configuration: For the whole file", "configuration: Names that stand for models"],
     "devices": ["configuration: Devices", "lab: Devices that act"],
     "models": ["configuration: Models", "configuration: External engines"],
     "planner": ["configuration: Planner", "lab: Switches of the planner"],
@@ -21,6 +21,8 @@ PLACES = {
     "apiKeys": ["configuration: Keys, hosts and origins"],
     "cluster": ["configuration: Cluster"],
     "tracing": ["configuration: Tracing"],
+    "selectors": ["configuration: Of a selector"],
+    "profiles": ["configuration: Of a profile"],
 }
 # Defaults that the schema cannot say, as they follow from something else.
 SAID_OTHERWISE = {"devices.gpu", "apiKeys.priority", "models.sendLoadingState"}

@@ -6,7 +6,7 @@ of the prompt, so that a test can tell who answered what, and that a stream lost
 
     engine.py --port 8000 --name alpha --anonymous-mib 64 --file-mib 64 --sigterm ignore
 
-Beside the API it serves the sleep calls of vLLM and SGLang, `/calls` (paths of all requests so far but this kind), `/kv` (tokens
+Beside the API it serves the sleep calls of vLLM, SGLang and Triton's OpenAI frontend, `/calls` (paths of all requests so far but this kind), `/kv` (tokens
 by steps, of an engine with elastic KV) and `/last_request` (path, headers and body of the last request for inference). As vLLM
 it can be woken piece by piece (`tags`), takes no notice of a call to sleep when it sleeps, and talks nonsense once its weights
 were dropped (`/sleep?level=2`) until it was told to reload them.
@@ -253,11 +253,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.engine.calls.append(self.path)
         while self.engine.options.silent_while and os.path.exists(self.engine.options.silent_while):
             time.sleep(0.02)
-        if path == "/health" and not self.engine.options.no_health:
+        if path in ("/health", "/health/ready") and not self.engine.options.no_health:
             return self.reply(200 if self.engine.healthy() else 503, b"")
         if path == "/v1/models":
             return self.reply(200, {"object": "list", "data": [{"id": self.engine.options.name, "object": "model"}]})
         if path in ("/sleep", "/release_memory_occupation", "/wake_up", "/resume_memory_occupation"):
+            return self.turn(path)
+        if path in tuple(f"/v1/models/{self.engine.options.name}/{verb}" for verb in ("load", "unload")):
             return self.turn(path)
         if path == "/api/ps":  # Ollama's: what is loaded.
             loaded = [] if self.engine.asleep else [{"name": self.engine.options.name + ":latest"}]
@@ -277,7 +279,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def turn(self, path):
         options = self.engine.options
-        waking = path in ("/wake_up", "/resume_memory_occupation")
+        waking = path in ("/wake_up", "/resume_memory_occupation") or path.endswith("/load")
         if options.no_sleep:
             return self.error(404, f"{path}: no such path")
         if options.hang_wake if waking else options.hang_sleep:

@@ -1,6 +1,7 @@
 """External engines: llama.cpp beside a model of our own, heddle beneath heddle, and engines that misbehave."""
 
 import concurrent.futures
+import json
 import subprocess
 import time
 
@@ -49,13 +50,50 @@ def test_config_check_shows_how_a_file_of_llama_swap_was_understood(tmp_path):
         tmp_path,
     )
     assert status == 0, output
-    assert "captureBuffer: is known from llama-swap and not supported" in output
+    assert "captureBuffer: has no effect" in output
     assert "started by    python3 -m http.server 5800" in output
     assert "started by    python3 -m http.server 5801" in output
     assert "started by    somebody else" in output
     assert "listens at    http://127.0.0.1:9999/v0, ready when the port is open" in output
     assert "displaces     b" in output and "displaces     a" in output
     assert "nothing wrong" in output
+
+
+def test_names_of_a_llama_swap_file_stand_for_its_models():
+    """Selectors, a profile, priorities, capabilities, and paths that start no engine, of one file."""
+    rows = "".join(
+        f"  {name}: {{cmd: {json.dumps(engines.scripted(name))}, memory: 1MiB, probe: false, capabilities: {{tools: true}}}}\n"
+        for name in ("one", "two")
+    )
+    text = f"""listen: 127.0.0.1:0
+startPort: {engines.free_port(2)}
+devices: [{{name: far, kind: external, memory: 64MiB}}]
+models:
+{rows}selectors:
+  warm: {{strategy: warm, targets: [one, two]}}
+  spill: {{strategy: spillover, targets: [two, one]}}
+profiles: {{night: {{pins: {{chat: two, gone: ~}}}}}}
+routing: {{scheduler: {{settings: {{fifo: {{priority: {{one: 5}}}}}}}}}}
+"""
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
+
+    def answered_by(server, name):
+        status, _, answer = server.call("/v1/chat/completions", {"model": name, **body})
+        assert status == 200, answer
+        return answer["choices"][0]["message"]["content"].split()[0]
+
+    with heddle.Server(text) as server:
+        assert server.call("/upstream/two/app.js")[0] == 409
+        assert answered_by(server, "spill") == "two"
+        assert answered_by(server, "warm") == "two", "the one that runs"
+        listed = {model["id"]: model for model in server.call("/v1/models")[2]["data"]}
+        assert listed["warm"]["status"]["value"] == "loaded" and listed["spill"]["targets"] == ["two", "one"]
+        assert listed["one"]["capabilities"] == {"function_calling": True}
+        assert server.call("/v1/chat/completions", {"model": "chat", **body})[0] == 404
+        assert server.call("/api/profiles/active", {"name": "night"}, method="PUT")[2] == {"active": "night"}
+        assert answered_by(server, "chat") == "two"
+        assert server.call("/v1/chat/completions", {"model": "gone", **body})[0] == 404
+        assert "chat" in {model["id"] for model in server.call("/v1/models")[2]["data"]}
 
 
 def test_config_check_reads_merge_keys_and_holders(tmp_path):

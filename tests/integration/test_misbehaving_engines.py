@@ -209,8 +209,9 @@ def test_one_that_sleeps_well_is_not_started_again(level):
         assert starts == 1 and costs[level]["times"] >= 2 and costs[level]["insufficient"] == 0
 
 
-def test_ollama_unloads_its_model_and_loads_it_again():
-    with heddle.Server(tight_pair("--sleep-after 0.3", "deep_sleep", "ollama")) as server:
+@pytest.mark.parametrize(("kind", "options"), [("ollama", "--sleep-after 0.3"), ("triton", "")])
+def test_one_that_unloads_its_model_loads_it_again(kind, options):
+    with heddle.Server(tight_pair(options, "deep_sleep", kind)) as server:
         for _ in range(3):
             assert_answers(server, "bad")
             assert_answers(server, "good")

@@ -166,7 +166,7 @@ TESTED_BY = {
     "gateway/peer_connection.cc": "gateway/peer_forwarding_test.cc",
     "gateway/peers.cc": "gateway/peer_forwarding_test.cc",
     "gateway/forwarded_request.cc": "gateway/forwarding_test.cc",
-    "gateway/job_setup.cc": "gateway/inference_handlers_test.cc",
+    "gateway/standing.cc": "gateway/renaming_test.cc",
     "gateway/live_requests.cc": "gateway/gateway_test.cc",
     "host/test_main.cc": "host/host_test.cc",
     "history/database.cc": "history/history_store_test.cc",

@@ -230,10 +230,14 @@ class MessageWriter final : public AnswerWriter {
 
   void add_call(const ToolCall& call, std::string& events) {
     blank_.clear();
-    open({.kind = BlockKind::kToolUse, .text = call.arguments, .id = call.id, .name = call.name},
-         events);
+    if (!call.name.empty()) {
+      open({.kind = BlockKind::kToolUse, .id = call.id, .name = call.name}, events);
+    }
+    blocks_.back().text += call.arguments;
     tell("input_json_delta", "partial_json", call.arguments, events);
-    close(events);
+    if (call.whole) {
+      close(events);
+    }
   }
 
   AnswerHead head_;

@@ -107,6 +107,25 @@ TEST(MessageWriter, AStreamTellsHowItGrows) {
   EXPECT_EQ(all[12]["usage"]["cache_read_input_tokens"], 7);
 }
 
+TEST(MessageWriter, ACallMayComeInPieces) {
+  const auto writer = message_writer(kMessageHead, 1);
+  std::string events = writer->news(
+      {.calls = {{.id = "call_1", .name = "f", .arguments = "{\"a\"", .whole = false}}});
+  events += writer->news({.calls = {{.arguments = ":1", .whole = false}}});
+  events += writer->news({.calls = {{.arguments = "}"}}});
+  events += writer->news({.finish = FinishReason::kStop, .called = true});
+  const std::vector<json> all = message_events(events);
+  ASSERT_EQ(all.size(), 5U);
+  EXPECT_EQ(all[0]["type"], "content_block_start");
+  EXPECT_EQ(all[0]["content_block"]["input"], json::object());
+  std::string arguments;
+  for (int i = 1; i < 4; ++i) {
+    arguments += all[static_cast<std::size_t>(i)]["delta"]["partial_json"].get<std::string>();
+  }
+  EXPECT_EQ(arguments, R"({"a":1})");
+  EXPECT_EQ(all[4]["type"], "content_block_stop");
+}
+
 TEST(MessageWriter, SaysWhyItEnded) {
   const auto ended = [](const Choice& choice) {
     const json message =

@@ -154,10 +154,9 @@ void read_ollama_messages(BodyReader& body, OllamaRequest& request) {
   request.chat.messages.text_bytes += request.chat.answer_begins.size();
 }
 
-/// What goes around the model's own template, which every prompt goes through here.
+/// What stands in for the model's own template, or goes around it.
 void refuse_around_template(BodyReader& body) {
-  for (const auto& [key, instead] : {std::pair("raw", "send the text to /v1/completions instead"),
-                                     std::pair("suffix", "no model here fills in"),
+  for (const auto& [key, instead] : {std::pair("suffix", "no model here fills in"),
                                      std::pair("template", "the model's own is used"),
                                      std::pair("context", "send the conversation to /api/chat"),
                                      std::pair("images", "the models here read text alone")}) {
@@ -212,6 +211,15 @@ Parsed<OllamaRequest> parse_ollama_generate(std::string_view text) {
   const std::string prompt = body.text("prompt").value_or("");
   const std::string system = body.text("system").value_or("");
   request.empty = prompt.empty();
+  request.raw = body.flag("raw").value_or(false);
+  if (request.raw && !system.empty()) {
+    body.fail(invalid_request("system", "system: is beside raw: true, which has no place for it"));
+  }
+  if (request.raw) {
+    request.prompt = prompt;
+    request.chat.params = read_ollama_params(body);
+    return outcome(body, std::move(request));
+  }
   Conversation conversation;
   if (!system.empty()) {
     conversation.message("system", system);

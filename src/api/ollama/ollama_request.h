@@ -14,11 +14,12 @@ struct OllamaRequest {
   ChatRequest chat{};
   /// Nothing is asked: the model shall just be loaded or, with a `keep_alive` of 0, unloaded.
   bool empty = false;
+  bool raw = false;      ///< `prompt` is taken as it is, without the model's template.
+  std::string prompt{};  ///< With `raw`; the chat then has the model and the parameters alone.
 };
 
-/// As the parsers of requests.h. A prompt of /api/generate is a chat of one message; `raw`,
-/// `suffix`, `template` and `context`, which go around the model's template, are refused, and so
-/// are images.
+/// As the parsers of requests.h. A prompt of /api/generate is a chat of one message, unless it is
+/// `raw`. `suffix`, `template` and `context` are refused, and so are images.
 [[nodiscard]] Parsed<OllamaRequest> parse_ollama_chat(std::string_view body);
 [[nodiscard]] Parsed<OllamaRequest> parse_ollama_generate(std::string_view body);
 

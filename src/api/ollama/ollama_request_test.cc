@@ -65,12 +65,20 @@ TEST(OllamaRequest, MayAskNothing) {
   EXPECT_EQ(request.chat.params.keep_alive, Duration{});
 }
 
+TEST(OllamaRequest, ARawPromptIsTakenAsItIs) {
+  const OllamaRequest request = accepted_as(parse_ollama_generate(
+      R"({"model":"m","prompt":"<PRE> a <SUF> b <MID>","raw":true,"options":{"num_predict":9}})"));
+  EXPECT_TRUE(request.raw);
+  EXPECT_EQ(request.prompt, "<PRE> a <SUF> b <MID>");
+  EXPECT_EQ(request.chat.params.max_tokens, 9);
+  EXPECT_FALSE(accepted_as(parse_ollama_generate(R"({"model":"m","prompt":"x"})")).raw);
+}
+
 TEST(OllamaRequest, WhatGoesAroundTheTemplateIsRefused) {
   const auto with = [](const std::string& more) {
     return refused_for(parse_ollama_generate(R"({"model":"m","prompt":"x",)" + more + "}"));
   };
-  EXPECT_EQ(with(R"("raw":true)"),
-            "raw: is not supported; send the text to /v1/completions instead");
+  EXPECT_NE(with(R"("raw":true,"system":"y")"), "");
   EXPECT_EQ(with(R"("suffix":"y")"), "suffix: is not supported; no model here fills in");
   EXPECT_NE(with(R"("template":"{{ .Prompt }}")"), "");
   EXPECT_NE(with(R"("context":[1])"), "");

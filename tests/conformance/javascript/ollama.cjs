@@ -66,6 +66,6 @@ test('errors are the client\'s', async () => {
   const missing = { name: 'ResponseError', status_code: 404 };
   await assert.rejects(client.chat({ model: 'nobody', messages }), missing);
   await assert.rejects(client.chat({ model: 'nobody', messages, stream: true }), missing);
-  await assert.rejects(client.generate({ model, prompt, raw: true }), { status_code: 400 });
+  await assert.rejects(client.generate({ model, prompt, suffix: prompt }), { status_code: 400 });
   await assert.rejects(connect('wrong').list(), { status_code: 401 });
 });

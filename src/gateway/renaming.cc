@@ -1,0 +1,91 @@
+#include "gateway/renaming.h"
+
+#include <utility>
+
+#include "api/error.h"
+#include "gateway/forward_body.h"
+#include "gateway/proxy_handlers.h"
+#include "gateway/standing.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+/// An exchange whose request names another model.
+class RenamedExchange final : public HttpExchange {
+ public:
+  RenamedExchange(HttpExchange& inner, HttpRequest request)
+      : inner_(inner), request_(std::move(request)) {}
+
+  [[nodiscard]] const HttpRequest& request() const override { return request_; }
+  [[nodiscard]] std::shared_ptr<RequestSpan> span() const override { return inner_.span(); }
+  Task<Result<void>> respond(HttpResponse response) override {
+    return inner_.respond(std::move(response));
+  }
+  Task<Result<void>> begin(StreamHead head, std::string part) override {
+    return inner_.begin(std::move(head), std::move(part));
+  }
+  Task<Result<void>> send_part(std::string part) override {
+    return inner_.send_part(std::move(part));
+  }
+  Task<Result<void>> end(std::string part) override { return inner_.end(std::move(part)); }
+  void drop() override { inner_.drop(); }
+  [[nodiscard]] bool gone() const override { return inner_.gone(); }
+  void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
+
+ private:
+  HttpExchange& inner_;
+  HttpRequest request_;
+};
+
+}  // namespace
+
+Task<void> answer_under_names(std::shared_ptr<Context> context,
+                              HttpExchange& http,
+                              Handler handler,
+                              std::string id) {
+  auto read = co_await facts_of(*context, http);
+  if (auto* wrong = std::get_if<api::ApiError>(&read)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  const Result<BodyFacts> facts = std::get<0>(std::move(read));
+  if (context->serving == nullptr) {  // The gateway went while a long body was read.
+    co_await respond_error(http, api::unavailable("the server is shutting down"));
+    co_return;
+  }
+  std::optional<ModelNames::Meant> meant;
+  if (facts && !facts->model.empty()) {
+    const ModelNames::Look look = [&context](const std::string& model) {
+      return standing_of(*context, model);
+    };
+    meant = context->names.resolve(facts->model, look);
+  }
+  if (!meant) {
+    co_await handler(std::move(context), http, std::move(id));
+    co_return;
+  }
+  if (meant->model.empty()) {
+    api::ApiError none = api::model_not_found(facts->model, context->catalog.listed_names());
+    none.message = "the active profile, \"" + context->names.active() + "\", has no model \"" +
+                   facts->model + "\"";
+    co_await respond_error(http, std::move(none));
+    co_return;
+  }
+  HttpRequest request = http.request();
+  std::function<void()> work = [&request, &meant, &facts] {
+    request.body = filtered_body(request, {}, meant->model, facts->model);
+  };
+  std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
+  if (!wrong && context->serving == nullptr) {
+    wrong = api::unavailable("the server is shutting down");
+  }
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  RenamedExchange renamed(http, std::move(request));
+  co_await handler(std::move(context), renamed, std::move(id));
+}
+
+}  // namespace heddle::gateway
