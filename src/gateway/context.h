@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "gateway/adapter_calls.h"
 #include "gateway/batch_runner.h"
 #include "gateway/catalog.h"
 #include "gateway/client_watch.h"
@@ -65,6 +66,7 @@ struct Context {
   Quotas quotas{};
   UsageLog usage{};
   std::unique_ptr<BatchRunner> batches{};     ///< Null: there are none here.
+  AdapterCalls adapters{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
   DeviceHistory device_history{};             ///< For the page.

@@ -65,6 +65,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> proxy_endpoints();
 /// Listing, loading and unloading.
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
+/// LoRA adapters that come and go while the server runs.
+[[nodiscard]] std::vector<Endpoint> adapter_endpoints();
 /// The hosts, and which of them are to go.
 [[nodiscard]] std::vector<Endpoint> host_endpoints();
 /// What keys have used of models.
