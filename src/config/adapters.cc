@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -145,6 +146,39 @@ Result<std::string> add_adapter(Config& config, const LoadedAdapter& adapter) {
   model.adapter = adapter.directory;
   (*base)->adapters.push_back(merged(**base, std::move(model)));
   return (*base)->id;
+}
+
+void declare_adapter(Fields& f, ModelConfig& model) {
+  constexpr std::int64_t kMostRank = 512;
+  f.text(
+      {"adapter",
+       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
+      model.adapter);
+  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
+         model.base);
+  f.integer(
+      {"adapter_rank",
+       "Rank of the largest LoRA adapter that there is room for from the start; those of this "
+       "file have room anyway."},
+      {.least = 0, .most = kMostRank},
+      model.adapter_rank);
+}
+
+void declare_adapters(Fields& f, Config& config) {
+  std::vector<std::string>& folders = config.adapters.directories;
+  f.section({"adapters", "LoRA adapters that are loaded while the server runs."},
+            [&](Fields& adapters) {
+              adapters.texts({"directories",
+                              "Folders whose LoRA adapters administrators may load while the "
+                              "server runs, by /v1/load_lora_adapter. None: none can be."},
+                             folders);
+              if (std::ranges::find(folders, std::string()) != folders.end()) {
+                adapters.reject("directories", "an empty name; want a folder: /srv/adapters");
+              }
+            });
+  for (std::string& folder : folders) {
+    folder = (std::filesystem::path(config.directory) / folder).lexically_normal().string();
+  }
 }
 
 void check_adapter_keys(Fields& f, const ModelConfig& model) {

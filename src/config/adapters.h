@@ -27,6 +27,11 @@ struct LoadedAdapter {
 /// named and not clear. Touches no file.
 [[nodiscard]] Result<std::string> add_adapter(Config& config, const LoadedAdapter& adapter);
 
+/// The keys of a model that are about adapters.
+void declare_adapter(Fields& f, ModelConfig& model);
+/// The section about those that are loaded while the server runs.
+void declare_adapters(Fields& f, Config& config);
+
 /// Refuses keys of an adapter that are its base's to say. To be called once all keys are declared.
 void check_adapter_keys(Fields& f, const ModelConfig& model);
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -21,7 +20,6 @@ namespace {
 
 constexpr int kCoresMax = 4096;
 constexpr std::int64_t kMostStepTokens = 16384;
-constexpr std::int64_t kMostAdapterRank = 512;
 constexpr std::int64_t kBatchLinesMost = 256;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
 constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
@@ -77,19 +75,6 @@ void declare(Fields& f, BatchesConfig& batches) {
               "A model is loaded for a batch only where nobody has used the models of a device for "
               "so long."},
              batches.quiet);
-}
-
-void declare(Fields& f, const std::string& directory, AdaptersConfig& adapters) {
-  f.texts({"directories",
-           "Folders whose LoRA adapters administrators may load while the server runs, by "
-           "/v1/load_lora_adapter. None: no adapter can be loaded so."},
-          adapters.directories);
-  for (std::string& folder : adapters.directories) {
-    if (folder.empty()) {
-      f.reject("directories", "an empty name; want a folder, such as /srv/adapters");
-    }
-    folder = (std::filesystem::path(directory) / folder).lexically_normal().string();
-  }
 }
 
 /// "45%" as 45.
@@ -252,12 +237,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.text(
       {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
       model.path);
-  f.text(
-      {"adapter",
-       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
-      model.adapter);
-  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
-         model.base);
+  declare_adapter(f, model);
   f.require_one({"path", "cmd", "proxy", "container", "adapter"},
                 "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
                 "proxy or container; or a base and an adapter of it");
@@ -275,12 +255,6 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
        spec::dtype_name(kDTypes[3])},
       dtype);
   model.dtype = kDTypes[dtype];
-  f.integer(
-      {"adapter_rank",
-       "Rank of the largest LoRA adapter that there is room for from the start; those of this "
-       "file have room anyway."},
-      {.least = 0, .most = kMostAdapterRank},
-      model.adapter_rank);
   f.texts({"aliases", "Further names of the model."}, model.aliases);
   f.text({"name", "Name for people."}, model.name);
   f.text({"description", "Description for people."}, model.description);
@@ -582,8 +556,7 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
             [&](Fields& item) { declare(item, config.limits); });
   f.section({"batches", "Requests that are answered when nobody else needs the devices."},
             [&](Fields& item) { declare(item, config.batches); });
-  f.section({"adapters", "LoRA adapters that are loaded while the server runs."},
-            [&](Fields& item) { declare(item, config.directory, config.adapters); });
+  declare_adapters(f, config);
   f.section({"planner", "How it is decided what runs where and when."},
             [&](Fields& item) { declare(item, config.planner); });
   declare_cluster(f, config);

@@ -36,9 +36,9 @@ struct AddLowRankArgs {
 ///
 /// A x[t] is summed as linear() sums and rounded once to the type of the pairs; B of that likewise,
 /// with out[t] as the residual. So the bits are those of the two products one after the other, for
-/// any number of tokens, pairs and threads. Threads share two loops over all pairs, one of each kind
-/// of matrix, as B. Chen et al., "Punica", arXiv:2310.18547, has it on a GPU. Shapes and types that
-/// do not fit are bugs and CHECK-fail. Only CPUs have it.
+/// any number of tokens, pairs and threads. Threads share two loops over all pairs, one for all A
+/// and one for all B, as B. Chen et al., "Punica", arXiv:2310.18547, has it on a GPU. Shapes and
+/// types that do not fit are bugs and CHECK-fail. Only CPUs have it.
 void add_low_rank(OpContext& context, AddLowRankArgs args);
 
 /// Bytes that the stream is to be lent for each token, beside what linear() packs of its inputs,
