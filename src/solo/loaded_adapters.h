@@ -16,7 +16,7 @@ namespace heddle::solo {
 class LoadedAdapters {
  public:
   /// So many at most, as each reload looks at all of them.
-  static constexpr std::size_t kMost = 256;
+  static constexpr std::size_t kMost = 128;
 
   /// What would be with a change, and the configuration that goes with it.
   struct Plan;
