@@ -260,6 +260,11 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
   return offer;
 }
 
+/// What is wrong with files is wrong with the request that names them.
+Error refusal(const Error& error) {
+  return {error.code == Code::kCorrupt ? Code::kInvalidArgument : error.code, error.message};
+}
+
 }  // namespace
 
 Result<std::uint64_t> cache_budget(const store::Environment& environment) {
@@ -322,7 +327,7 @@ Result<std::string> find_adapter(const std::vector<std::string>& folders,
   }
   const Result<store::AdapterConfig> config = store::read_adapter_config(*directory);
   if (!config) {
-    return config.error();
+    return refusal(config.error());
   }
   if (config->rank > base.spec.adapter_rank) {
     return Error{Code::kInvalidArgument,
@@ -331,7 +336,7 @@ Result<std::string> find_adapter(const std::vector<std::string>& folders,
                      ": give that model a larger adapter_rank"};
   }
   const Result<store::Adapter> adapter = store::Adapter::open(*directory, base.spec, base.dtype);
-  return adapter ? Result<std::string>(directory->string()) : adapter.error();
+  return adapter ? Result<std::string>(directory->string()) : refusal(adapter.error());
 }
 
 std::vector<OpenedModel> open_models(const config::Config& config,

@@ -46,7 +46,8 @@ struct OpenedModel {
 
 /// The directory of an adapter of that name in one of these folders (store::find_adapter_in), which
 /// fits a model that has room for it. kInvalidArgument for a larger rank than
-/// ModelSpec::adapter_rank; else as store::Adapter::open(). Reads files: not on the loop.
+/// ModelSpec::adapter_rank and for files that are damaged; else as store::Adapter::open(). Reads
+/// files: not on the loop.
 [[nodiscard]] Result<std::string> find_adapter(const std::vector<std::string>& folders,
                                                const std::string& named,
                                                const agent::HostModel& base);

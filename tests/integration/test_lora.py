@@ -234,7 +234,7 @@ def test_vllms_calls_load_adapters_and_take_them_while_the_base_runs(files, tmp_
         assert (status, said) == (200, "Success: LoRA adapter 'poet' removed successfully.")
         assert server.call("/v1/models/poet")[0] == 404 and call_unload(server, "poet")[0] == 404
         assert server.chat("reverser", prompt, **OPTIONS) == base
-        loads = [each for each in server.call("/api/decisions?model=reverser")[2]["decisions"] if each["kind"] == "load"]
+        loads = [each for each in server.call("/api/decisions?model=reverser")[2]["decisions"] if each["decision"] == "load"]
         assert len(loads) == 1, "the base stayed where it was"
 
 
