@@ -65,7 +65,7 @@ struct Context {
   ResponseStore responses{ResponseStore::Limits{}};
   Quotas quotas{};
   UsageLog usage{};
-  std::unique_ptr<BatchRunner> batches{};     ///< Null: there are none here.
+  std::unique_ptr<BatchRunner> batches{};  ///< Null: there are none here.
   AdapterCalls adapters{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.

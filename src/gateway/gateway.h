@@ -53,7 +53,7 @@ class Gateway {
     /// Keeps files and batches of clients; null: there are none of these.
     std::shared_ptr<batches::Book> batches{};
     AdapterCalls adapters{};  ///< Empty: none come or go while this runs.
-    net::Carry carry{};  ///< To external engines of other hosts; empty: there are none.
+    net::Carry carry{};       ///< To external engines of other hosts; empty: there are none.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
     std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.
