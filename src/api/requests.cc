@@ -235,6 +235,30 @@ Parsed<std::string> parse_profile_request(std::string_view text) {
   return finish(body, std::move(name));
 }
 
+namespace {
+
+std::string adapter_name(BodyReader& body) {
+  return body.required_text("lora_name", "as in {\"lora_name\": \"sql-bot\"}");
+}
+
+}  // namespace
+
+Parsed<LoadAdapterRequest> parse_load_adapter_request(std::string_view text) {
+  BodyReader body(text);
+  LoadAdapterRequest request;
+  request.name = adapter_name(body);
+  request.path = body.required_text("lora_path", "a directory below one of adapters.directories");
+  request.base = body.text("base_model_name").value_or("");
+  request.in_place = body.flag("load_inplace").value_or(false);
+  return finish(body, std::move(request));
+}
+
+Parsed<std::string> parse_unload_adapter_request(std::string_view text) {
+  BodyReader body(text);
+  std::string name = adapter_name(body);
+  return finish(body, std::move(name));
+}
+
 Parsed<std::string> parse_host_request(std::string_view text) {
   BodyReader body(text);
   std::string host =

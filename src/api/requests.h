@@ -107,6 +107,17 @@ struct DetokenizeRequest {
 [[nodiscard]] Parsed<std::string> parse_model_request(std::string_view body);
 /// `{"name": ...}`, as choosing a profile takes it: the name; empty where it is null.
 [[nodiscard]] Parsed<std::string> parse_profile_request(std::string_view body);
+/// A LoRA adapter to be loaded into a running server, as vLLM's clients say it.
+struct LoadAdapterRequest {
+  std::string name{};  ///< As requests are to call it.
+  std::string path{};
+  std::string base{};     ///< Its model; empty: nobody has said.
+  bool in_place = false;  ///< Instead of the one of its name.
+};
+/// `{"lora_name": ..., "lora_path": ..., "base_model_name": ..., "load_inplace": ...}`.
+[[nodiscard]] Parsed<LoadAdapterRequest> parse_load_adapter_request(std::string_view body);
+/// `{"lora_name": ...}`: the name.
+[[nodiscard]] Parsed<std::string> parse_unload_adapter_request(std::string_view body);
 /// `{"host": ...}`, as draining takes it: the name.
 [[nodiscard]] Parsed<std::string> parse_host_request(std::string_view body);
 

@@ -170,6 +170,24 @@ TEST(DetokenizeRequest, WantsTokens) {
   EXPECT_EQ(error(parse_detokenize_request(R"({"model":"m","tokens":["a"]})")).param, "tokens");
 }
 
+TEST(AdapterRequests, AreVllms) {
+  const LoadAdapterRequest load = value(parse_load_adapter_request(
+      R"({"lora_name":"sql","lora_path":"/a/sql","base_model_name":"llama","load_inplace":true})"));
+  EXPECT_EQ(load.name, "sql");
+  EXPECT_EQ(load.path, "/a/sql");
+  EXPECT_EQ(load.base, "llama");
+  EXPECT_TRUE(load.in_place);
+  const LoadAdapterRequest less =
+      value(parse_load_adapter_request(R"({"lora_name":"sql","lora_path":"sql"})"));
+  EXPECT_TRUE(less.base.empty());
+  EXPECT_FALSE(less.in_place);
+  EXPECT_EQ(error(parse_load_adapter_request(R"({"lora_path":"sql"})")).param, "lora_name");
+  EXPECT_EQ(error(parse_load_adapter_request(R"({"lora_name":"sql"})")).param, "lora_path");
+  EXPECT_EQ(error(parse_load_adapter_request(R"({"lora_name":3,"lora_path":"a"})")).status, 400);
+  EXPECT_EQ(value(parse_unload_adapter_request(R"({"lora_name":"sql","lora_int_id":7})")), "sql");
+  EXPECT_EQ(error(parse_unload_adapter_request("{}")).param, "lora_name");
+}
+
 TEST(ModelRequest, IsAName) {
   EXPECT_EQ(value(parse_model_request(R"({"model":"a/b:c"})")), "a/b:c");
   EXPECT_EQ(error(parse_model_request("")).status, 400);

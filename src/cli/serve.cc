@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "api/requests.h"
 #include "base/clock.h"
 #include "base/file_stamp.h"
 #include "base/log.h"
@@ -19,10 +21,12 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
+#include "gateway/adapter_calls.h"
 #include "gateway/gateway.h"
 #include "history/usage_store.h"
 #include "host/model_files.h"
 #include "sandbox/sandbox.h"
+#include "solo/loaded_adapters.h"
 #include "solo/system.h"
 #include "spec/json_writer.h"
 #include "store/model_source.h"
@@ -207,7 +211,7 @@ std::shared_ptr<batches::Book> open_batches(const config::Config& config) {
 class Server final : public Service {
  public:
   Server(asio::io_context& loop, const ServeOptions& options, config::Config config)
-      : loop_(loop), options_(options), config_(std::move(config)) {}
+      : loop_(loop), options_(options), file_(config), config_(std::move(config)) {}
 
   /// Threads of the gateway may wait for files.
   ~Server() override {
@@ -238,7 +242,8 @@ class Server final : public Service {
          .now = steady_now,
          .keep_usage = usage_keeper(usage),
          .past_usage = past_usage(usage),
-         .batches = open_batches(config_)});
+         .batches = open_batches(config_),
+         .adapters = adapter_calls()});
     if (!gateway) {
       return gateway.error();
     }
@@ -253,22 +258,7 @@ class Server final : public Service {
   }
 
   void reload() override {
-    Result<config::Config> read = read_config(options_);
-    if (!read) {
-      log::error("the configuration was not reloaded", {{"why", read.error().message}});
-      return;
-    }
-    auto next = std::make_shared<config::Config>(std::move(read).value());
-    system_->reconfigure(*next, [this, next](const Result<void>& done) {
-      if (!done) {
-        log::error("the configuration was not reloaded", {{"why", done.error().message}});
-        return;
-      }
-      config_ = *next;
-      warn_of(config_);
-      gateway_->reload(config_);
-      log::info("configuration reloaded", {{"models", config_.models.size()}});
-    });
+    in_turn([this] { take_file(); });
   }
 
   void end(Duration patience, std::function<void()> done) override {
@@ -295,15 +285,142 @@ class Server final : public Service {
     });
   }
 
+  /// Configurations are taken over one at a time, each on what the one before has left.
+  void in_turn(std::function<void()> change) {
+    changes_.push_back(std::move(change));
+    if (changes_.size() == 1) {
+      changes_.front()();
+    }
+  }
+  /// The change that is under way has ended, perhaps within itself.
+  void next_turn() {
+    asio::post(loop_, [alive = std::weak_ptr(alive_)] {
+      const std::shared_ptr<Server*> self = alive.lock();
+      if (self == nullptr) {
+        return;
+      }
+      std::deque<std::function<void()>>& changes = (*self)->changes_;
+      changes.pop_front();
+      if (!changes.empty()) {
+        changes.front()();
+      }
+    });
+  }
+
+  /// What the file says now, with the adapters that were loaded.
+  void take_file() {
+    Result<config::Config> read = read_config(options_);
+    if (!read) {
+      log::error("the configuration was not reloaded", {{"why", read.error().message}});
+      next_turn();
+      return;
+    }
+    config::Config both = *read;
+    solo::LoadedAdapters adapters = adapters_;
+    for (const std::string& gone : adapters.lay_over(both)) {
+      log::warning("an adapter that was loaded goes with the reload", {{"adapter", gone}});
+    }
+    take_over(std::move(both), [this, file = std::move(*read), adapters](const Result<void>& done) {
+      if (!done) {
+        log::error("the configuration was not reloaded", {{"why", done.error().message}});
+        return;
+      }
+      file_ = file;
+      adapters_ = adapters;
+      warn_of(config_);
+      log::info("configuration reloaded", {{"models", config_.models.size()}});
+    });
+  }
+
+  /// Ends the turn when all parts have the configuration, or none.
+  void take_over(config::Config next, std::function<void(const Result<void>&)> done) {
+    const auto shared = std::make_shared<config::Config>(std::move(next));
+    system_->reconfigure(*shared, [this, shared, done = std::move(done)](Result<void> taken) {
+      if (taken) {
+        config_ = *shared;
+        gateway_->reload(config_);
+      }
+      done(taken);
+      next_turn();
+    });
+  }
+
+  using Done = std::function<void(Result<void>)>;
+
+  gateway::AdapterCalls adapter_calls() {
+    return {.load =
+                [this](api::LoadAdapterRequest request, Done done) {
+                  in_turn([this, request = std::move(request), done = std::move(done)] {
+                    load_adapter(request, done);
+                  });
+                },
+            .unload =
+                [this](std::string name, Done done) {
+                  in_turn([this, name = std::move(name), done = std::move(done)] {
+                    change_adapters(adapters_.without(file_, name), "adapter unloaded", name, done);
+                  });
+                }};
+  }
+
+  void load_adapter(const api::LoadAdapterRequest& request, const Done& done) {
+    config::LoadedAdapter adapter{
+        .name = request.name, .directory = request.path, .base = request.base};
+    const auto plan = adapters_.with(file_, adapter, request.in_place);
+    if (!plan) {
+      change_adapters(plan.error(), "", request.name, done);
+      return;
+    }
+    system_->find_adapter(
+        plan->base,
+        file_.adapters.directories,
+        request.path,
+        [this, adapter, in_place = request.in_place, done](
+            const Result<std::string>& found) mutable {
+          if (!found) {
+            change_adapters(found.error(), "", adapter.name, done);
+            return;
+          }
+          adapter.directory = *found;
+          change_adapters(
+              adapters_.with(file_, adapter, in_place), "adapter loaded", adapter.name, done);
+        });
+  }
+
+  /// Takes over what was planned, if it can be, and ends the turn.
+  void change_adapters(Result<solo::LoadedAdapters::Plan> plan,
+                       const std::string& what,
+                       const std::string& name,
+                       const Done& done) {
+    if (!plan) {
+      log::warning("an adapter was not changed",
+                   {{"adapter", name}, {"why", plan.error().message}});
+      done(plan.error());
+      next_turn();
+      return;
+    }
+    take_over(plan->config,
+              [this, adapters = plan->adapters, what, name, done](const Result<void>& taken) {
+                if (taken) {
+                  adapters_ = adapters;
+                  log::info(what, {{"adapter", name}});
+                }
+                done(taken);
+              });
+  }
+
   asio::io_context& loop_;
   const ServeOptions& options_;
   FileStamp stamp_ = stamp_of(options_.config);
   asio::steady_timer watch_timer_{loop_};
-  config::Config config_;
+  config::Config file_;    ///< As it was read last,
+  config::Config config_;  ///< and with the adapters that were loaded since.
+  solo::LoadedAdapters adapters_{};
+  std::deque<std::function<void()>> changes_{};  ///< The first is under way.
   Metrics metrics_{};
   std::shared_ptr<sandbox::Sandbox> sandbox_ = std::make_shared<sandbox::Sandbox>();
   std::unique_ptr<solo::System> system_{};
   std::unique_ptr<gateway::Gateway> gateway_{};
+  std::shared_ptr<Server*> alive_ = std::make_shared<Server*>(this);
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ constexpr auto kBaseKeys = std::to_array<std::string_view>({"path",
                                                             "slo",
                                                             "batch",
                                                             "devices",
+                                                            "adapter_rank",
                                                             "tensor_parallel",
                                                             "pipeline_parallel",
                                                             "cold_start_hosts",
@@ -52,6 +54,7 @@ std::string base_trouble(const ModelConfig& base) {
 ModelConfig merged(const ModelConfig& base, ModelConfig adapter) {
   ModelConfig model = base;
   model.adapters.clear();
+  model.adapter_rank = 0;
   model.base = base.id;
   model.id = std::move(adapter.id);
   model.adapter = std::move(adapter.adapter);
@@ -65,12 +68,127 @@ ModelConfig merged(const ModelConfig& base, ModelConfig adapter) {
   return model;
 }
 
+/// What a model, alias, adapter or peer's model is called already; empty: nothing is.
+std::string who_is_called(const Config& config, const std::string& name) {
+  for (const ModelConfig& model : config.models) {
+    if (is_called(model, name)) {
+      return "the model " + model.id;
+    }
+    for (const ModelConfig& adapter : model.adapters) {
+      if (is_called(adapter, name)) {
+        return "the adapter " + adapter.id + " of " + model.id;
+      }
+    }
+  }
+  for (const PeerConfig& peer : config.peers) {
+    if (std::ranges::find(peer.models, name) != peer.models.end()) {
+      return "a model of the peer " + peer.name;
+    }
+  }
+  return {};
+}
+
+/// Whether it can be said in a URL, a header and a line of the log as it is.
+bool is_name(const std::string& name) {
+  constexpr std::size_t kLongest = 256;
+  constexpr std::string_view kSigns = "-._:/@+";
+  return !name.empty() && name.size() <= kLongest && std::ranges::all_of(name, [&](char c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    return letter || (c >= '0' && c <= '9') || kSigns.find(c) != std::string_view::npos;
+  });
+}
+
+Error refused(std::string message) {
+  return Error{.code = Code::kInvalidArgument, .message = std::move(message)};
+}
+
+/// The model of that name; where none is named, the only one that has room for adapters.
+Result<ModelConfig*> base_of(Config& config, const std::string& named) {
+  std::string able;
+  ModelConfig* only = nullptr;
+  for (ModelConfig& model : config.models) {
+    if (named.empty() && base_trouble(model).empty() &&
+        (model.adapter_rank > 0 || !model.adapters.empty())) {
+      able += (able.empty() ? "" : ", ") + model.id;
+      only = &model;
+    }
+    if (!named.empty() && is_called(model, named)) {
+      const std::string trouble = base_trouble(model);
+      return trouble.empty() ? Result<ModelConfig*>(&model)
+                             : refused("base_model_name: \"" + named + "\"" + trouble);
+    }
+  }
+  if (!named.empty()) {
+    return Error{.code = Code::kNotFound, .message = "base_model_name: no model \"" + named + "\""};
+  }
+  if (only == nullptr) {
+    return refused("no model has room for adapters: give one an adapter_rank");
+  }
+  return able == only->id ? Result<ModelConfig*>(only)
+                          : refused("base_model_name is missing; these have room: " + able);
+}
+
 }  // namespace
+
+Result<std::string> add_adapter(Config& config, const LoadedAdapter& adapter) {
+  if (!is_name(adapter.name)) {
+    return refused(
+        "lora_name: want 1 to 256 letters, digits or any of -._:/@+, as requests name it");
+  }
+  if (const std::string who = who_is_called(config, adapter.name); !who.empty()) {
+    return refused("lora_name: \"" + adapter.name + "\" is " + who + " already");
+  }
+  const Result<ModelConfig*> base = base_of(config, adapter.base);
+  if (!base) {
+    return base.error();
+  }
+  ModelConfig model{.id = adapter.name};
+  model.adapter = adapter.directory;
+  (*base)->adapters.push_back(merged(**base, std::move(model)));
+  return (*base)->id;
+}
+
+void declare_adapter(Fields& f, ModelConfig& model) {
+  constexpr std::int64_t kMostRank = 512;
+  f.text(
+      {"adapter",
+       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
+      model.adapter);
+  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
+         model.base);
+  f.integer(
+      {"adapter_rank",
+       "Rank of the largest LoRA adapter that there is room for from the start; those of this "
+       "file have room anyway."},
+      {.least = 0, .most = kMostRank},
+      model.adapter_rank);
+}
+
+void declare_adapters(Fields& f, Config& config) {
+  std::vector<std::string>& folders = config.adapters.directories;
+  f.section({"adapters", "LoRA adapters that are loaded while the server runs."},
+            [&](Fields& adapters) {
+              adapters.texts({"directories",
+                              "Folders whose LoRA adapters administrators may load while the "
+                              "server runs, by /v1/load_lora_adapter. None: none can be."},
+                             folders);
+              if (std::ranges::find(folders, std::string()) != folders.end()) {
+                adapters.reject("directories", "an empty name; want a folder: /srv/adapters");
+              }
+            });
+  for (std::string& folder : folders) {
+    folder = (std::filesystem::path(config.directory) / folder).lexically_normal().string();
+  }
+}
 
 void check_adapter_keys(Fields& f, const ModelConfig& model) {
   if (model.adapter.empty() != model.base.empty()) {
     f.reject(model.base.empty() ? "adapter" : "base",
              "an adapter has both `base`, the id of its model, and `adapter`, its directory");
+  }
+  if (const std::string trouble = base_trouble(model);
+      model.adapter_rank > 0 && !trouble.empty() && model.adapter.empty()) {
+    f.reject("adapter_rank", "this model" + trouble);
   }
   for (const std::string_view key : kBaseKeys) {
     if (!model.adapter.empty() && f.has(key)) {

@@ -77,5 +77,44 @@ TEST(ConfigAdapters, KeysOfTheBaseAreTheBases) {
             std::string::npos);
 }
 
+TEST(ConfigAdapters, RoomForThemIsOfModelsThatCanHaveThem) {
+  EXPECT_EQ(parsed("  llama: {path: p, adapter_rank: 16}\n")->models[0].adapter_rank, 16);
+  EXPECT_EQ(parsed(kBase)->models[0].adapter_rank, 0);
+  EXPECT_NE(problem("  llama: {path: p, adapter_rank: 513}\n").find("adapter_rank"),
+            std::string::npos);
+  EXPECT_NE(problem("  llama: {path: p, adapter_rank: 8, tensor_parallel: 2}\n")
+                .find("adapter_rank: this model has tensor_parallel"),
+            std::string::npos);
+  EXPECT_NE(problem(std::string(kBase) + "  bot: {base: llama, adapter: a, adapter_rank: 8}\n")
+                .find("runs in its base"),
+            std::string::npos);
+}
+
+TEST(ConfigAdapters, FoldersOfThoseThatComeLaterStartAtTheFile) {
+  const auto config = parsed(kBase, "adapters: {directories: [/srv/adapters, mine/../theirs]}\n");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->adapters.directories.size(), 2U);
+  EXPECT_EQ(config->adapters.directories[0], "/srv/adapters");
+  EXPECT_EQ(config->adapters.directories[1], config->directory + "/theirs");
+  EXPECT_FALSE(parsed(kBase, "adapters: {directories: ['']}\n"));
+  EXPECT_TRUE(parsed(kBase)->adapters.directories.empty());
+}
+
+TEST(ConfigAdapters, OneIsAddedToAConfigurationThatIsThere) {
+  Config config = parsed(std::string(kBase) + "  bot: {base: llama, adapter: a}\n").value();
+  const auto base = add_adapter(config, {.name = "poet", .directory = "/srv/poet"});
+  ASSERT_TRUE(base) << base.error().message;
+  EXPECT_EQ(*base, "llama");
+  ASSERT_EQ(config.models[0].adapters.size(), 2U);
+  EXPECT_EQ(config.models[0].adapters[1].adapter, "/srv/poet");
+  EXPECT_EQ(config.models[0].adapters[1].context, 100);
+  for (const char* const name : {"bot", "llama", "poet"}) {
+    EXPECT_FALSE(add_adapter(config, {.name = name, .directory = "/srv/other"})) << name;
+  }
+  config.peers.push_back({.name = "away", .models = {"far"}});
+  EXPECT_FALSE(add_adapter(config, {.name = "far", .directory = "/srv/far"}));
+  EXPECT_EQ(config.models[0].adapters.size(), 2U);
+}
+
 }  // namespace
 }  // namespace heddle::config

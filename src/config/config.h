@@ -186,6 +186,8 @@ struct ModelConfig {
   std::int32_t priority = 0;
   std::string base{};     ///< Of a LoRA adapter: the id of the model that it changes.
   std::string adapter{};  ///< Its directory or hub id, as written; empty: this is no adapter.
+  /// Rank of the largest adapter that there is room for though none has it yet; 0: of those named.
+  std::int64_t adapter_rank = 0;
   /// Those of this model, with its settings beside their own; Config::models has none.
   std::vector<ModelConfig> adapters{};
 
@@ -274,6 +276,12 @@ struct BatchesConfig {
   friend bool operator==(const BatchesConfig&, const BatchesConfig&) = default;
 };
 
+/// LoRA adapters that operators load while the server runs.
+struct AdaptersConfig {
+  std::vector<std::string> directories{};  ///< Absolute: what is in them may be loaded.
+  friend bool operator==(const AdaptersConfig&, const AdaptersConfig&) = default;
+};
+
 /// A process of a cluster that others connect to.
 struct ClusterMember {
   std::string name{};
@@ -334,6 +342,7 @@ struct Config {
   PlannerConfig planner{};
   Limits limits{};
   BatchesConfig batches{};
+  AdaptersConfig adapters{};
   TracingConfig tracing{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;

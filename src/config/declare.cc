@@ -239,12 +239,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.text(
       {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
       model.path);
-  f.text(
-      {"adapter",
-       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
-      model.adapter);
-  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
-         model.base);
+  declare_adapter(f, model);
   f.require_one({"path", "cmd", "proxy", "container", "adapter"},
                 "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
                 "proxy or container; or a base and an adapter of it");
@@ -577,6 +572,7 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
             [&](Fields& item) { declare(item, config.limits); });
   f.section({"batches", "Requests that are answered when nobody else needs the devices."},
             [&](Fields& item) { declare(item, config.batches); });
+  declare_adapters(f, config);
   f.section({"planner", "How it is decided what runs where and when."},
             [&](Fields& item) { declare(item, config.planner); });
   declare_cluster(f, config);

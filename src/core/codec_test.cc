@@ -142,7 +142,8 @@ TEST(Codec, WritesOneLineThatPeopleCanRead) {
                                             .patience = Duration{99}};
   EXPECT_EQ(event_line(Instant{Duration{1500}}, event),
             R"({"at":1500,"event":{"RequestArrived":{"request":7,"model":2,"priority":0,)"
-            R"("prompt_tokens":5,"max_tokens":20,"open_ended":false,"patience":99}}})");
+            R"("prompt_tokens":5,"max_tokens":20,"open_ended":false,"patience":99,)"
+            R"("adapter":""}}})");
 }
 
 TEST(Codec, KeepsStringsAndFloatsExactly) {

@@ -128,6 +128,7 @@ inline void fields(Fields& v, RequestArrived& x) {
   v(5, "max_tokens", x.max_tokens, kCount);
   v(6, "open_ended", x.open_ended);
   v(8, "patience", x.patience);
+  v(9, "adapter", x.adapter);
 }
 
 inline void fields(Fields& v, RequestFinished& x) {

@@ -441,6 +441,7 @@ inline void fields(Fields& v, ResidentReport& x) {
   v(10, "guest_loss", x.guest_loss);
   v(11, "reading", x.reading);
   v(12, "late", x.late, kCount);
+  v(13, "adapters", x.adapters);
 }
 
 inline void fields(Fields& v, DeviceReport& x) {

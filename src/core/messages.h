@@ -430,6 +430,8 @@ struct ResidentReport {
   /// Of its sequences that wait for nothing but prompts before theirs: whose first token is due
   /// before it can come.
   std::int64_t late = 0;
+  /// Names of its LoRA adapters whose weights are there, in whatever order.
+  std::vector<std::string> adapters{};
 };
 
 /// The worker's ledger as it is now. Sent when residency changes, and at intervals.

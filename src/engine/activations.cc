@@ -50,10 +50,6 @@ Activations place(const spec::ModelSpec& model,
   if (adds_apart(model)) {
     a.branch = layout.take(tokens, model.hidden);
   }
-  if (model.adapter_rank > 0) {
-    a.adapter_inner = layout.take(tokens, model.adapter_rank);
-    a.adapter_in = layout.take(tokens, model.adapter_rank, dtype);
-  }
   const std::size_t shared = layout.used();
   const std::int64_t gates = model.attention_gate ? model.heads : 0;
   a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads + gates) * model.head_dim);

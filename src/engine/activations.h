@@ -31,9 +31,6 @@ struct Activations {
   ops::TensorRef gated{};        ///< (*) [tokens, intermediate]
   /// [tokens, hidden]: what a layer adds, where that is normalised or scaled before.
   ops::TensorRef branch{};
-  // Of models with adapters:
-  ops::TensorRef adapter_inner{};  ///< [tokens, adapter_rank]: A x.
-  ops::TensorRef adapter_in{};     ///< (*) The same, as B takes it.
   // Of models with experts.
   ops::TensorRef router{};          ///< [tokens, experts]
   ops::TensorRef chosen{};          ///< i32 [tokens, active experts]

@@ -13,7 +13,7 @@ AdapterWeights bind(const store::Adapter& adapter, std::int64_t layers, std::byt
   weights.layers.resize(static_cast<std::size_t>(layers));
   const std::int64_t rank = adapter.config().rank;
   for (const store::AdapterPair& pair : adapter.pairs()) {
-    const AdapterDelta delta{
+    const ops::LowRankPair delta{
         .first = pair.first,
         .a = ops::tensor_2d(image + pair.a_offset, adapter.dtype(), rank, pair.inputs),
         .b = ops::tensor_2d(image + pair.b_offset, adapter.dtype(), pair.outputs, rank)};

@@ -11,22 +11,15 @@
 #include "memory/cached_image.h"
 #include "memory/cached_pages.h"
 #include "memory/page_pool.h"
-#include "ops/tensor_ref.h"
+#include "ops/add_low_rank.h"
 #include "store/adapter.h"
 
 namespace heddle::engine {
 
-/// What an adapter adds to some outputs of a product: B (A x).
-struct AdapterDelta {
-  std::int64_t first = 0;   ///< Of the product's outputs.
-  ops::ConstTensorRef a{};  ///< [rank, inputs]
-  ops::ConstTensorRef b{};  ///< [outputs, rank], times the scale.
-};
-
 /// The weights of an adapter where they lie, by layer and product.
 struct AdapterWeights {
-  /// Of one product; empty where it stays as it is.
-  using Deltas = std::vector<AdapterDelta>;
+  /// Of one product, the scale in their B; empty where it stays as it is.
+  using Deltas = std::vector<ops::LowRankPair>;
   std::vector<std::array<Deltas, 4>> layers{};
 
   [[nodiscard]] const Deltas& of(std::int64_t layer, store::AdapterTarget target) const {

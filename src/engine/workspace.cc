@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/tunables.h"
+#include "ops/add_low_rank.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
 #include "spec/block_panels.h"
@@ -38,6 +39,14 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }
 
+/// What adapters need for a token beside its packed inputs.
+std::size_t adapter_bytes(const spec::ModelSpec& model) {
+  constexpr std::int64_t kPairs = 3;  // Of queries, keys and values.
+  return model.adapter_rank == 0
+             ? 0
+             : static_cast<std::size_t>(ops::low_rank_bytes(model.adapter_rank, kPairs));
+}
+
 /// The inputs of a product as kernels want them: whole tiles of tokens, inputs padded, and a scale
 /// by token. On CPUs bfloat16 may be widened, and a line follows each token; on GPUs float32 stays
 /// as it is.
@@ -52,13 +61,14 @@ std::size_t packed_bytes(device::Kind kind,
                                         model.heads * model.head_dim,
                                         model.linear.values(),
                                         model.intermediate,
-                                        model.experts.intermediate,
-                                        model.adapter_rank});
+                                        model.experts.intermediate});
   const std::size_t inputs = round_up(static_cast<std::size_t>(widest), kPad);
   const std::size_t padded = round_up(static_cast<std::size_t>(tokens), kTile);
   if (kind != device::Kind::kCuda) {
-    const std::size_t bytes = weights == spec::DType::kI8 ? 2 : sizeof(float);
-    return padded * (inputs * bytes + kLine + sizeof(float));
+    // Adapters of such a model are in bfloat16.
+    const bool narrow = weights == spec::DType::kI8 && model.adapter_rank == 0;
+    const std::size_t bytes = narrow ? 2 : sizeof(float);
+    return padded * (inputs * bytes + kLine + sizeof(float) + adapter_bytes(model));
   }
   if (spec::compute_dtype(weights) != spec::DType::kBf16) {
     return 0;

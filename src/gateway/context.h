@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "config/path_patterns.h"
 #include "core/serving.h"
+#include "gateway/adapter_calls.h"
 #include "gateway/batch_runner.h"
 #include "gateway/catalog.h"
 #include "gateway/client_watch.h"
@@ -69,7 +70,8 @@ struct Context {
   ResponseStore responses{ResponseStore::Limits{}};
   Quotas quotas{};
   UsageLog usage{};
-  std::unique_ptr<BatchRunner> batches{};     ///< Null: there are none here.
+  std::unique_ptr<BatchRunner> batches{};  ///< Null: there are none here.
+  AdapterCalls adapters{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
   std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
   DeviceHistory device_history{};             ///< For the page.

@@ -46,6 +46,7 @@ std::vector<Endpoint> all_endpoints() {
   std::vector<Endpoint> all = status_endpoints();
   for (auto* part : {&model_endpoints,
                      &profile_endpoints,
+                     &adapter_endpoints,
                      &host_endpoints,
                      &inference_endpoints,
                      &message_endpoints,
@@ -251,6 +252,7 @@ class Gateway::Impl {
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
         close_timer_(loop) {
+    context_->adapters = options.adapters;
     context_->openapi = openapi_json(*routing_, options.version);
     if (options.batches != nullptr) {
       context_->batches = std::make_unique<BatchRunner>(

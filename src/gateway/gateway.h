@@ -14,6 +14,7 @@
 #include "batches/book.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "gateway/adapter_calls.h"
 #include "gateway/model_text.h"
 #include "gateway/usage_log.h"
 #include "net/carried_connection.h"
@@ -51,7 +52,8 @@ class Gateway {
     std::vector<spec::KeyUsage> past_usage{};  ///< That was kept earlier.
     /// Keeps files and batches of clients; null: there are none of these.
     std::shared_ptr<batches::Book> batches{};
-    net::Carry carry{};  ///< To external engines of other hosts; empty: there are none.
+    AdapterCalls adapters{};  ///< Empty: none come or go while this runs.
+    net::Carry carry{};       ///< To external engines of other hosts; empty: there are none.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
     std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.

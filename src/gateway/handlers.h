@@ -67,6 +67,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
 /// llama-swap's profiles: names that stand for others while one is active.
 [[nodiscard]] std::vector<Endpoint> profile_endpoints();
+/// LoRA adapters that come and go while the server runs.
+[[nodiscard]] std::vector<Endpoint> adapter_endpoints();
 /// The hosts, and which of them are to go.
 [[nodiscard]] std::vector<Endpoint> host_endpoints();
 /// What keys have used of models.

@@ -50,6 +50,8 @@ TEST_F(OpenApiTest, EveryRouteIsToldOfAndNoOther) {
 
 TEST_F(OpenApiTest, WhatItShowsIsAnswered) {
   serving.reply = "yes";
+  options.adapters.load = [](const api::LoadAdapterRequest&, const auto& done) { done({}); };
+  options.adapters.unload = [](const std::string&, const auto& done) { done({}); };
   start();
   const json paths = document()["paths"];
   int answered = 0;

@@ -149,6 +149,36 @@ void ConfiguredHost::open_later(config::Config config,
              });
 }
 
+void ConfiguredHost::find_adapter(const std::string& model,
+                                  std::vector<std::string> folders,
+                                  std::string named,
+                                  std::function<void(Result<std::string>)> done) {
+  const auto found =
+      std::ranges::find_if(opened_, [&](const OpenedModel& one) { return one.config.id == model; });
+  const bool known = found != opened_.end() && found->known;
+  if (!known || !found->ranks || found->ranks->empty()) {
+    const Error why = known && !found->ranks
+                          ? found->ranks.error()
+                          : Error{Code::kUnavailable, "it is not known yet what " + model + " is"};
+    asio::post(executor_, [done = std::move(done), why] { done(why); });
+    return;
+  }
+  asio::post(opener_,
+             [alive = std::weak_ptr(alive_),
+              executor = executor_,
+              base = found->ranks->front(),
+              folders = std::move(folders),
+              named = std::move(named),
+              done = std::move(done)] {
+               asio::post(executor,
+                          [alive, done, found = host::find_adapter(folders, named, base)] {
+                            if (alive.lock()) {
+                              done(found);
+                            }
+                          });
+             });
+}
+
 std::vector<Offer> ConfiguredHost::keep(const config::Config& config,
                                         std::vector<OpenedModel> opened) {
   config_ = config;

@@ -58,6 +58,13 @@ class ConfiguredHost final : public LocalHostPort {
   [[nodiscard]] std::vector<Offer> open(const config::Config& config);
   /// The same off the loop; `done` is called there, unless the host has gone. One at a time.
   void open_later(config::Config config, std::function<void(std::vector<Offer>)> done);
+  /// The directory of an adapter for one of its models, by host::find_adapter() off the loop.
+  /// `done` is called there, unless the host has gone. kUnavailable where the model is not known
+  /// yet.
+  void find_adapter(const std::string& model,
+                    std::vector<std::string> folders,
+                    std::string named,
+                    std::function<void(Result<std::string>)> done);
   /// Where their files are, for other threads; lives on when the host has gone.
   [[nodiscard]] std::shared_ptr<ModelFiles> files() const { return files_; }
   /// Starts the workers; after set_models().

@@ -13,6 +13,7 @@
 #include "host/setup.h"
 #include "spec/operations.h"
 #include "store/adapter.h"
+#include "store/adapter_path.h"
 #include "store/digest.h"
 #include "store/model_source.h"
 
@@ -33,6 +34,13 @@ struct FoundAdapters {
 /// Finds adapters, of which those without files are where their configuration says.
 FoundAdapters find_adapters(const config::Config& config, OpenedModel& opened) {
   FoundAdapters found;
+  const auto make_room = [&found](std::int64_t rank) {
+    const std::uint64_t room = std::bit_ceil(static_cast<std::uint64_t>(rank));
+    found.rank = std::max(found.rank, static_cast<std::int64_t>(room));
+  };
+  if (opened.config.adapter_rank > 0) {
+    make_room(opened.config.adapter_rank);
+  }
   const store::ModelPlaces places =
       store::find_places(config.directory, store::process_environment());
   for (const config::ModelConfig& adapter : opened.config.adapters) {
@@ -44,8 +52,7 @@ FoundAdapters find_adapters(const config::Config& config, OpenedModel& opened) {
       opened.adapter_failures.emplace(adapter.id, said.error());
       continue;
     }
-    const auto rank = std::bit_ceil(static_cast<std::uint64_t>(said->rank));
-    found.rank = std::max(found.rank, static_cast<std::int64_t>(rank));
+    make_room(said->rank);
   }
   return found;
 }
@@ -123,7 +130,8 @@ void open_cuts(const std::string& directory,
                const agent::HostGeometry& geometry,
                OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
-  if (!in_cluster || model.block() > 1 || !opened.ranks || !model.adapters.empty()) {
+  if (!in_cluster || model.block() > 1 || !opened.ranks || !model.adapters.empty() ||
+      model.adapter_rank > 0) {
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
@@ -252,6 +260,11 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
   return offer;
 }
 
+/// What is wrong with files is wrong with the request that names them.
+Error refusal(const Error& error) {
+  return {error.code == Code::kCorrupt ? Code::kInvalidArgument : error.code, error.message};
+}
+
 }  // namespace
 
 Result<std::uint64_t> cache_budget(const store::Environment& environment) {
@@ -303,6 +316,27 @@ OpenedModel open_model(const config::Config& config,
     open_cuts(outline->string(), config.cluster.has_value(), config, geometry, opened);
   }
   return opened;
+}
+
+Result<std::string> find_adapter(const std::vector<std::string>& folders,
+                                 const std::string& named,
+                                 const agent::HostModel& base) {
+  const Result<std::filesystem::path> directory = store::find_adapter_in(folders, named);
+  if (!directory) {
+    return directory.error();
+  }
+  const Result<store::AdapterConfig> config = store::read_adapter_config(*directory);
+  if (!config) {
+    return refusal(config.error());
+  }
+  if (config->rank > base.spec.adapter_rank) {
+    return Error{Code::kInvalidArgument,
+                 "the adapter has rank " + std::to_string(config->rank) + ", and " + base.name +
+                     " has room for " + std::to_string(base.spec.adapter_rank) +
+                     ": give that model a larger adapter_rank"};
+  }
+  const Result<store::Adapter> adapter = store::Adapter::open(*directory, base.spec, base.dtype);
+  return adapter ? Result<std::string>(directory->string()) : refusal(adapter.error());
 }
 
 std::vector<OpenedModel> open_models(const config::Config& config,

@@ -44,6 +44,14 @@ struct OpenedModel {
                                      const config::ModelConfig& model,
                                      const agent::HostGeometry& geometry);
 
+/// The directory of an adapter of that name in one of these folders (store::find_adapter_in), which
+/// fits a model that has room for it. kInvalidArgument for a larger rank than
+/// ModelSpec::adapter_rank and for files that are damaged; else as store::Adapter::open(). Reads
+/// files: not on the loop.
+[[nodiscard]] Result<std::string> find_adapter(const std::vector<std::string>& folders,
+                                               const std::string& named,
+                                               const agent::HostModel& base);
+
 /// Finds and opens the models of `config`. Reads files: not on the loop.
 [[nodiscard]] std::vector<OpenedModel> open_models(const config::Config& config,
                                                    const agent::HostGeometry& geometry);

@@ -121,7 +121,8 @@ core::RequestArrived RequestTable::arrival(const core::RequestRecord& record, In
                                .model = record.model,
                                .priority = record.priority,
                                .prompt_tokens = std::ssize(record.prompt),
-                               .open_ended = record.open_ended};
+                               .open_ended = record.open_ended,
+                               .adapter = record.adapter};
   if (record.deadline) {
     arrived.patience = *record.deadline - now;
   }

@@ -94,7 +94,7 @@ class System::Impl final : public serving::HostsPort {
   void soon(std::function<void()> act) { asio::post(executor_, std::move(act)); }
   [[nodiscard]] manager::Manager& manager() const { return *manager_; }
   [[nodiscard]] serving::Front& front() const { return *front_; }
-  [[nodiscard]] const host::ConfiguredHost& host() const { return *host_; }
+  [[nodiscard]] host::ConfiguredHost& host() const { return *host_; }
 
   void send(const serving::Place& place, core::WorkerMessage message) override {
     host_->send(place.device, place.epoch, std::move(message));
@@ -179,6 +179,12 @@ std::shared_ptr<host::ModelFiles> System::files() const {
 }
 void System::reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
   impl_->reconfigure(config, std::move(done));
+}
+void System::find_adapter(const std::string& model,
+                          std::vector<std::string> folders,
+                          std::string named,
+                          std::function<void(Result<std::string>)> done) {
+  impl_->host().find_adapter(model, std::move(folders), std::move(named), std::move(done));
 }
 void System::drain(Instant deadline, std::function<void()> done) {
   impl_->manager().drain(deadline, std::move(done));

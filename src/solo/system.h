@@ -46,6 +46,13 @@ class System final : public core::Serving {
   /// is taken over. `done` is called once, on the loop.
   void reconfigure(const config::Config& config, std::function<void(Result<void>)> done);
 
+  /// The directory of an adapter that an operator has named, as host::find_adapter() finds it for
+  /// this model. `done` is called once, on the loop.
+  void find_adapter(const std::string& model,
+                    std::vector<std::string> folders,
+                    std::string named,
+                    std::function<void(Result<std::string>)> done);
+
   /// Takes no more requests. `done` is called once all have ended, to which they are made at
   /// `deadline`, and then the external engines.
   void drain(Instant deadline, std::function<void()> done);

@@ -218,6 +218,16 @@ Result<std::vector<AdapterPair>> Pairs::take(const std::vector<std::string>& tar
   std::ranges::sort(pairs, {}, [](const AdapterPair& pair) {
     return std::tuple(pair.layer, pair.target, pair.first, pair.outputs);
   });
+  for (std::size_t i = 1; i < pairs.size(); ++i) {
+    const AdapterPair& before = pairs[i - 1];
+    if (before.layer == pairs[i].layer && before.target == pairs[i].target &&
+        before.first + before.outputs > pairs[i].first) {
+      return wrong(fmt::format(
+          "tensors {} and {} change the same outputs: a module is there whole or in its parts",
+          before.a.name,
+          pairs[i].a.name));
+    }
+  }
   return pairs;
 }
 

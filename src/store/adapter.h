@@ -42,8 +42,8 @@ class Adapter {
   /// Reads the configuration and the header, and holds them against `base`, whose matrices are of
   /// `weights`. Errors name file and tensor: as read_adapter_config() and SafetensorsFile::open();
   /// kInvalidArgument for a tensor or module that is none of the base's, a shape that does not fit
-  /// it or the rank, A without B, a target without tensors, or a base that cannot have adapters:
-  /// shards, stages, linear attention, gated attention.
+  /// it or the rank, A without B, a target without tensors, two for the same outputs, or a base
+  /// that cannot have adapters: shards, stages, linear attention, gated attention.
   static Result<Adapter> open(const std::filesystem::path& directory,
                               const spec::ModelSpec& base,
                               spec::DType weights);

@@ -104,6 +104,16 @@ TEST_F(AdapterTest, HalfAPairIsNamed) {
             std::string::npos);
 }
 
+TEST_F(AdapterTest, AModuleIsThereWholeOrInItsParts) {
+  adapter_.tensors[name(0, "mlp.gate_up_proj", 'A')] =
+      tensor_of(std::vector<float>(std::size_t{4} * 24), {4, 24});
+  adapter_.tensors[name(0, "mlp.gate_up_proj", 'B')] =
+      tensor_of(std::vector<float>(std::size_t{80} * 4), {80, 4});
+  const std::string why = said();
+  EXPECT_NE(why.find("change the same outputs"), std::string::npos) << why;
+  EXPECT_NE(why.find("gate_up_proj"), std::string::npos) << why;
+}
+
 TEST_F(AdapterTest, UnknownModulesAndTensorsAreNamed) {
   adapter_.tensors[name(0, "self_attn.x_proj", 'A')] = tensor_of(std::vector<float>(96), {4, 24});
   EXPECT_NE(said().find("is of module self_attn.x_proj; those of this base"), std::string::npos);

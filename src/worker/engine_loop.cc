@@ -254,19 +254,32 @@ void EngineLoop::carry_out(std::vector<core::WorkerCommand>& commands,
 }
 
 void EngineLoop::report(core::WorkerReport report) {
-  const bool of_device = std::holds_alternative<core::DeviceReport>(report);
+  auto* const device = std::get_if<core::DeviceReport>(&report);
+  const bool of_device = device != nullptr;
+  const rpc::WorkerStats stats = of_device ? executor_->stats() : rpc::WorkerStats{};
+  if (of_device) {
+    name_adapters(stats.adapters, *device);
+  }
   if (const auto* moved = std::get_if<core::KvMoved>(&report)) {
     log::info("a request goes on here with KV that was computed elsewhere",
               {{"kv_tokens", moved->tokens}, {"computed_again", moved->computed}});
   }
   outbox_.send({.epoch = hello_.epoch, .body = std::move(report)});
-  if (!of_device) {
-    return;
-  }
-  const rpc::WorkerStats stats = executor_->stats();
-  if (!(stats == told_)) {
+  if (of_device && !(stats == told_)) {
     told_ = stats;
     outbox_.send({.epoch = hello_.epoch, .body = stats});
+  }
+}
+
+/// A report tells which adapters of its models are there, which the core does not know.
+void EngineLoop::name_adapters(const std::vector<core::AdapterStatus>& adapters,
+                               core::DeviceReport& report) {
+  for (core::ResidentReport& model : report.models) {
+    for (const core::AdapterStatus& adapter : adapters) {
+      if (adapter.model == model.model && adapter.pages > 0 && !adapter.name.empty()) {
+        model.adapters.push_back(adapter.name);
+      }
+    }
   }
 }
 

@@ -109,6 +109,8 @@ class EngineLoop {
   /// Runs a step if there is one to run.
   [[nodiscard]] bool step();
   void report(core::WorkerReport report);
+  static void name_adapters(const std::vector<core::AdapterStatus>& adapters,
+                            core::DeviceReport& report);
   void carry_out(std::vector<core::WorkerCommand>& commands,
                  std::vector<core::WorkerEvent>& events);
   [[noreturn]] static void give_up(const Error& error);

@@ -207,6 +207,8 @@ ELSEWHERE = {
     "silent worker": "test_hangs.py",
     "silent engine": "test_hangs.py",
     "threads": "test_process_limits.py",
+    "loaded adapters": "../../src/solo/loaded_adapters_test.cc",
+    "adapter names": "test_adapters.py",
 }
 
 

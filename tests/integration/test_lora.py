@@ -188,6 +188,56 @@ def test_a_reload_brings_adapters_and_takes_them(files):
         assert server.call("/v1/models/renamed")[2]["parent"] == "reverser"
 
 
+def call_load(server, name, path, **fields):
+    return server.call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path), **fields})
+
+
+def call_unload(server, name):
+    return server.call("/v1/unload_lora_adapter", {"lora_name": name})
+
+
+def test_vllms_calls_load_adapters_and_take_them_while_the_base_runs(files, tmp_path):
+    lora.make(BASE, files / "large", seed=3, rank=9)
+    rows = [
+        f"  reverser: {{path: {BASE}, dtype: float32, adapter_rank: 8}}\n",
+        f"  mine: {{base: reverser, adapter: {files / 'first'}}}\n",
+    ]
+    more = f"adapters: {{directories: [{files}]}}\n"
+    text = heddle.config(memory="12MiB", models=rows, extra=more)
+    prompt = prompts(1)[0]
+    with heddle.Server(text) as server:
+        base, first = (server.chat(model, prompt, **OPTIONS) for model in ("reverser", "mine"))
+        status, _, said = call_load(server, "poet", "second", base_model_name="reverser")
+        assert (status, said) == (200, "Success: LoRA adapter 'poet' added successfully.")
+        assert server.call("/v1/models/poet")[2]["parent"] == "reverser"
+        poet = server.chat("poet", prompt, **OPTIONS)
+        assert len({base, first, poet}) == 3
+        status, _, said = call_load(server, "poet", files / "first")
+        assert status == 400 and "has already been loaded" in said["error"]["message"]
+        assert call_load(server, "poet", files / "first", load_inplace=True)[0] == 200
+        assert server.chat("poet", prompt, **OPTIONS) == first
+        for name, path, status, why in (
+            ("other", "nothing", 404, "no adapter found"),
+            ("other", "/etc", 400, "adapters.directories"),
+            ("other", "large", 400, "adapter_rank"),
+            ("reverser", "second", 400, "is the model reverser already"),
+            ("two words", "second", 400, "lora_name"),
+        ):
+            got, _, said = call_load(server, name, path)
+            assert got == status and why in said["error"]["message"], said
+        server.config_path.write_text(text.replace("  mine:", "  renamed:"))
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: server.call("/v1/models/renamed")[0] == 200)
+        assert server.chat("poet", prompt, **OPTIONS) == first, "it outlives a reload"
+        assert call_unload(server, "renamed")[0] == 400, "that is the file's"
+        status, _, said = call_unload(server, "poet")
+        assert (status, said) == (200, "Success: LoRA adapter 'poet' removed successfully.")
+        assert server.call("/v1/models/poet")[0] == 404 and call_unload(server, "poet")[0] == 404
+        assert server.chat("reverser", prompt, **OPTIONS) == base
+        loads = [each for each in server.call("/api/decisions?model=reverser")[2]["decisions"] if each["decision"] == "load"]
+        assert len(loads) == 1, "the base stayed where it was"
+
+
 def check(path):
     return subprocess.run([heddle.BINARY, "config", "check", path], capture_output=True, text=True, timeout=120)
 

@@ -146,6 +146,7 @@ struct RequestArrived {
   std::int64_t max_tokens = 0;         ///< Of the longest choice.
   bool open_ended = false;             ///< An answer may end where the memory of its device does.
   std::optional<Duration> patience{};  ///< It fails where no worker has it after that.
+  std::string adapter{};               ///< Name of the model's LoRA adapter that it asks; or empty.
 };
 /// All its choices have ended: the record is complete.
 struct RequestFinished {

@@ -39,7 +39,8 @@ void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
       .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
       .arrived = state_.now - age,
       .due = state_.now - age + (counts ? model.objectives().ttft : kBackgroundTtft),
-      .deadline = arrived.patience ? std::optional(state_.now + *arrived.patience) : std::nullopt};
+      .deadline = arrived.patience ? std::optional(state_.now + *arrived.patience) : std::nullopt,
+      .adapter = arrived.adapter};
   state_.requests[arrived.request] = request;
   if (counts && model.requests == 0) {
     demand_.count_start(arrived.model);

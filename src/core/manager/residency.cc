@@ -367,6 +367,7 @@ bool Residency::observe(DeviceId device, const ResidentReport& resident) {
   here.attention = resident.attention;
   here.guest_loss = resident.guest_loss;
   here.reading = resident.reading;
+  here.adapters = {resident.adapters.begin(), resident.adapters.end()};
   const bool completed = resident.complete && !here.complete;
   here.complete = here.complete || resident.complete;
   if (completed) {

@@ -59,6 +59,7 @@ struct RequestState {
   std::vector<KvSource> kv{};
   bool held = false;  ///< Hold was said.
   std::optional<Prediction> predicted{};
+  std::string adapter{};  ///< Name of the model's LoRA adapter that it asks; empty: none.
 };
 
 /// Of a model's image, what a host has.
@@ -302,6 +303,7 @@ class Instance {
   Duration attention{};                ///< As ResidentReport has it, with the next two.
   Duration guest_loss{};
   double reading = 0;
+  std::set<std::string> adapters{};    ///< LoRA adapters that are there, as last reported.
   bool spare = false;                  ///< Gets requests only when the others have enough.
   std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
 

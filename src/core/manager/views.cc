@@ -9,6 +9,7 @@
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/value.h"
+#include "policy/adapter_places.h"
 #include "policy/eviction.h"
 
 namespace heddle::core::manager {
@@ -475,8 +476,27 @@ bool serves_complete(const State& state, ModelId id) {
   });
 }
 
-std::vector<DeviceId> serving_places(const State& state, ModelId id) {
-  std::vector<std::tuple<bool, std::int64_t, DeviceId>> places;
+namespace {
+
+/// An instance as a request for one of its model's adapters sees it. Who runs there already has
+/// brought its adapter, or is about to.
+policy::AdapterPlace adapter_place(const State& state,
+                                   const Instance& instance,
+                                   const std::string& adapter) {
+  std::set<std::string_view> there(instance.adapters.begin(), instance.adapters.end());
+  for (const RequestId request : instance.in_flight) {
+    there.insert(state.requests.at(request).adapter);
+  }
+  there.erase(std::string_view());
+  return {.load = std::ssize(instance.in_flight),
+          .has = there.contains(adapter),
+          .adapters = std::ssize(there)};
+}
+
+}  // namespace
+
+std::vector<DeviceId> serving_places(const State& state, ModelId id, const std::string& adapter) {
+  std::vector<std::tuple<bool, policy::PlaceRank, DeviceId>> places;
   const ModelState& model = state.models.at(id);
   const std::int64_t batch = model.config.batch;
   bool room = false;
@@ -485,7 +505,10 @@ std::vector<DeviceId> serving_places(const State& state, ModelId id) {
     if (instance.is<Serving>() && !instance.part().leader && !blocked(state, *spot.device, id)) {
       const auto load = std::ssize(instance.in_flight);
       const bool shortage = state.options.planner.pressure && spot.device->shortage.sequences > 0;
-      places.emplace_back(instance.spare || shortage, load, spot.id);
+      const policy::PlaceRank rank =
+          adapter.empty() ? policy::PlaceRank{.load = load}
+                          : policy::rank_of(adapter_place(state, instance, adapter), batch);
+      places.emplace_back(instance.spare || shortage, rank, spot.id);
       room = room || (!instance.spare && !shortage && load < batch);
     }
   }

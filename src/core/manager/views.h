@@ -91,7 +91,9 @@ struct Places {
 
 /// Where the model serves, the best place for its next request first: those that are not spared and
 /// where no request waits for memory, while they have room, then those with the fewest requests of
-/// it.
-[[nodiscard]] std::vector<DeviceId> serving_places(const State& state, ModelId model);
+/// it. For a request that asks for `adapter`, policy::rank_of() orders those of either kind.
+[[nodiscard]] std::vector<DeviceId> serving_places(const State& state,
+                                                   ModelId model,
+                                                   const std::string& adapter = {});
 
 }  // namespace heddle::core::manager

@@ -287,5 +287,32 @@ TEST(ServingPlaces, WhereRequestsWaitForMemoryComesLastIfPressureCounts) {
   }
 }
 
+TEST(ServingPlaces, WhereTheAdapterIsComesBeforeOneThatIsLessBusy) {
+  TestState core(2);
+  core.serve(kA);
+  core.serve(kA, kOther);
+  core.residency.observe(kDevice, {.model = kA, .adapters = {"poet"}});
+  core.run(kA);
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kDevice);
+  core.residency.observe(kOther, {.model = kA, .adapters = {"cook", "smith"}});
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kDevice);
+  EXPECT_EQ(serving_places(core.state, kA, "cook").front(), kOther);
+  EXPECT_EQ(serving_places(core.state, kA).front(), kOther) << "without an adapter";
+  core.run(kA);
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kOther) << "two requests more";
+  core.residency.observe(kDevice, {.model = kA});
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kOther) << "it was dropped";
+}
+
+TEST(ServingPlaces, SparedOnesComeLastWhateverAdaptersTheyHave) {
+  TestState core(2);
+  core.serve(kA);
+  core.serve(kA, kOther);
+  core.residency.observe(kOther, {.model = kA, .adapters = {"poet"}});
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kOther);
+  core.residency.spare(kOther, kA, true);
+  EXPECT_EQ(serving_places(core.state, kA, "poet").front(), kDevice);
+}
+
 }  // namespace
 }  // namespace heddle::core::manager

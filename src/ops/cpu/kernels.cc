@@ -3,7 +3,8 @@
 namespace heddle::ops::cpu {
 
 const KernelTable& cpu_kernels() {
-  static constexpr KernelTable kTable{.add_norm = add_norm,
+  static constexpr KernelTable kTable{.add_low_rank = add_low_rank,
+                                      .add_norm = add_norm,
                                       .all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,

@@ -8,6 +8,7 @@ namespace heddle::ops::cpu {
 /// Kernels for CpuStreams.
 [[nodiscard]] const KernelTable& cpu_kernels();
 
+void add_low_rank(device::Stream& stream, AddLowRankArgs args);
 void add_norm(device::Stream& stream, const AddNormArgs& args);
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);

@@ -61,7 +61,7 @@ std::vector<Candidate> candidates(const State& state, RequestId id) {
   }
   std::vector<Candidate> places;
   for (const ModelId form : all) {
-    for (const DeviceId place : serving_places(state, form)) {
+    for (const DeviceId place : serving_places(state, form, request.adapter)) {
       places.push_back({.device = place, .as = form});
     }
   }

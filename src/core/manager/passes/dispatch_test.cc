@@ -1,7 +1,13 @@
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "core/manager/passes/passes.h"
 #include "core/manager/test_state.h"
 
@@ -64,6 +70,55 @@ TEST(Dispatch, ARequestGoesToTheInstanceWithTheFewest) {
   dispatch(core.parts);
   ASSERT_EQ(core.all<Dispatch>().size(), 1U);
   EXPECT_EQ(core.all<Dispatch>()[0].device, kOther);
+}
+
+/// What a device has of a model's adapters: two at most, of which that used longest ago goes.
+struct TwoAdapters {
+  std::vector<std::string> kept{};  ///< That used last: last.
+  int loads = 0;
+
+  void use(const std::string& adapter) {
+    if (std::erase(kept, adapter) == 0) {
+      ++loads;
+    }
+    kept.push_back(adapter);
+    if (kept.size() > 2) {
+      kept.erase(kept.begin());
+    }
+  }
+};
+
+TEST(Dispatch, TwoInstancesDivideAdaptersRatherThanTakeTurnsWithThem) {
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Rng rng(seed);
+  TestState core(2);
+  core.serve(kA);
+  core.serve(kA, kOther);
+  std::map<DeviceId, TwoAdapters> devices;
+  std::vector<RequestId> running;
+  for (std::uint64_t number = 1; number <= 400; ++number) {
+    if (running.size() == 2) {
+      const auto ends = running.begin() + static_cast<std::ptrdiff_t>(rng.below(2));
+      core.finish(*ends);
+      running.erase(ends);
+    }
+    const RequestId id(number);
+    core.queues.arrive({.request = id,
+                        .model = kA,
+                        .prompt_tokens = 4,
+                        .max_tokens = 4,
+                        .adapter = "adapter " + std::to_string(rng.below(4))});
+    dispatch(core.parts);
+    const RequestState& request = core.state.requests.at(id);
+    ASSERT_TRUE(request.device.has_value());
+    TwoAdapters& there = devices[*request.device];
+    there.use(request.adapter);
+    core.residency.observe(*request.device, {.model = kA, .adapters = there.kept});
+    running.push_back(id);
+  }
+  EXPECT_LE(devices[kDevice].loads + devices[kOther].loads, 8) << "there are four";
+  EXPECT_EQ(devices[kDevice].kept.size() + devices[kOther].kept.size(), 4U);
 }
 
 TEST(Dispatch, ARequestGoesWhereItFits) {
