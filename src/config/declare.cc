@@ -233,19 +233,8 @@ void declare_parts(Fields& f, ModelConfig& model) {
             model.cold_start_hosts);
 }
 
-void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
-  f.text(
-      {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
-      model.path);
-  f.text(
-      {"adapter",
-       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
-      model.adapter);
-  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
-         model.base);
-  f.require_one({"path", "cmd", "proxy", "container", "adapter"},
-                "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
-                "proxy or container; or a base and an adapter of it");
+/// What weights and KV are kept as.
+void declare_types(Fields& f, ModelConfig& model) {
   constexpr std::array kDTypes{
       spec::DType::kStored, spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
@@ -260,6 +249,30 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
        spec::dtype_name(kDTypes[3])},
       dtype);
   model.dtype = kDTypes[dtype];
+  auto kv = static_cast<std::size_t>(model.kv);
+  f.choice({"kv_cache_dtype",
+            "Type of keys and values in memory: auto is bfloat16, or float32 where dtype is. int8 "
+            "takes about half of bfloat16's memory, with a scale for each head of a token; on "
+            "devices of kind cpu."},
+           {"auto", spec::dtype_name(spec::DType::kI8)},
+           kv);
+  model.kv = static_cast<spec::KvType>(kv);
+}
+
+void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
+  f.text(
+      {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
+      model.path);
+  f.text(
+      {"adapter",
+       "A LoRA adapter of another model: a directory of PEFT, or a hub id that is in the cache."},
+      model.adapter);
+  f.text({"base", "Of an adapter: the id of the model that it changes, whose settings it has."},
+         model.base);
+  f.require_one({"path", "cmd", "proxy", "container", "adapter"},
+                "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
+                "proxy or container; or a base and an adapter of it");
+  declare_types(f, model);
   f.texts({"aliases", "Further names of the model."}, model.aliases);
   f.text({"name", "Name for people."}, model.name);
   f.text({"description", "Description for people."}, model.description);

@@ -22,7 +22,8 @@ struct ModelText {
   std::int64_t context = 0;                      ///< Prompt and answer together [tokens].
   std::int64_t vocab = 0;                        ///< Token ids are below this.
   std::int64_t hidden = 0;                       ///< Numbers of an embedding.
-  std::int64_t kv_numbers = 0;                   ///< That a token has in the KV of all layers.
+  std::int64_t kv_rows = 0;   ///< Keys and values of a token, of all heads and layers.
+  std::int64_t head_dim = 0;  ///< Numbers of each of them.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
   spec::Architecture architecture{};
 };
