@@ -31,14 +31,20 @@ constexpr std::int64_t kFollowerPages = 200;
 /// A pipeline, and the whole model beside its leader.
 class Stages {
  public:
-  Stages(const Source& source, DType dtype, std::vector<std::int64_t> ends, std::size_t bytes)
+  Stages(const Source& source,
+         DType dtype,
+         std::vector<std::int64_t> ends,
+         std::size_t bytes,
+         spec::KvType kv = spec::KvType::kComputed)
       : count_(std::ssize(ends)) {
+    spec::ModelSpec whole = source.spec;
+    whole.kv = kv;
     for (std::int64_t i = 0; i < count_; ++i) {
       stages_.push_back(std::make_unique<StageEngine>(
-          source, spec::stage_of(source.spec, {.index = i, .ends = ends}), dtype, true, bytes));
+          source, spec::stage_of(whole, {.index = i, .ends = ends}), dtype, true, bytes));
       HEDDLE_CHECK(i == 0 || pipes(i).reserve(kModel, kFollowerPages).has_value());
     }
-    whole_.emplace(stages_.front()->host.load(source.tensors, source.spec, dtype));
+    whole_.emplace(stages_.front()->host.load(source.tensors, whole, dtype));
     HEDDLE_CHECK(
         leader()
             .add_model(kWhole, whole_->spec, whole_->layout, whole_->window.base(), kWholeLease)
@@ -201,16 +207,18 @@ void move_one(Stages& stages,
   counts.again += computed - found;
 }
 
-void move_many(DType dtype) {
+void move_many(DType dtype, spec::KvType kv = spec::KvType::kComputed) {
   std::uint64_t seed = 0;
   Counts all;
   for (const Source& source : sources()) {
-    StageEngine alone(source, source.spec, dtype, false);
+    spec::ModelSpec model = source.spec;
+    model.kv = kv;
+    StageEngine alone(source, model, dtype, false);
     for (std::int64_t count = 2; count <= std::min<std::int64_t>(4, source.spec.layers); ++count) {
       Rng rng(++seed);
       SCOPED_TRACE(testing::Message() << source.name << ", " << count << " stages, seed " << seed);
       const std::size_t bytes = rng.below(2) == 0 ? std::size_t{1} << 12U : std::size_t{1} << 16U;
-      Stages stages(source, dtype, spec::cut_layers(source.spec, dtype, count).value(), bytes);
+      Stages stages(source, dtype, spec::cut_layers(model, dtype, count).value(), bytes, kv);
       for (std::uint64_t id = 1; id <= 6; ++id) {
         move_one(stages, alone, rng, source.spec, id, all);
         if (testing::Test::HasFailure()) {
@@ -233,8 +241,9 @@ TEST(Gather, BitsAreTheWholeModelsInBfloat16) {
   move_many(DType::kBf16);
 }
 
+/// Weights and KV.
 TEST(Gather, BitsAreTheWholeModelsInInt8) {
-  move_many(DType::kI8);
+  move_many(DType::kI8, spec::KvType::kI8);
 }
 
 /// Two stages of a model, and a sequence of which 60 tokens are computed.
