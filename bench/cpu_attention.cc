@@ -106,7 +106,8 @@ class Decode {
 };
 
 void run(std::int64_t context) {
-  for (const Heads& heads : {Heads{4, 8, 128}, Heads{7, 4, 128}, Heads{4, 8, 64}, Heads{1, 32, 128}}) {
+  for (const Heads& heads :
+       {Heads{4, 8, 128}, Heads{7, 4, 128}, Heads{4, 8, 64}, Heads{1, 32, 128}}) {
     const Cache wide = make_cache(ops::DType::kBf16, heads, context);
     const Cache narrow = make_cache(ops::DType::kI8, heads, context);
     for (const ops::cpu::SimdKernels* set : ops::cpu::runnable_simd_kernels()) {
@@ -122,17 +123,18 @@ void run(std::int64_t context) {
       const auto rate = [](const Cache& cache, const Decode& decode) {
         return static_cast<double>(cache.bytes.size()) / decode.seconds() * 1e-9;
       };
-      std::printf("%-12s %lld x %lld heads of %lld: bfloat16 %.2f ms (%.1f GB/s), int8 %.2f ms "
-                  "(%.1f GB/s), %.2f times as fast\n",
-                  set->name,
-                  static_cast<long long>(heads.group),
-                  static_cast<long long>(heads.kv_heads),
-                  static_cast<long long>(heads.head_dim),
-                  1e3 * bf16.seconds(),
-                  rate(wide, bf16),
-                  1e3 * int8.seconds(),
-                  rate(narrow, int8),
-                  bf16.seconds() / int8.seconds());
+      std::printf(
+          "%-12s %lld x %lld heads of %lld: bfloat16 %.2f ms (%.1f GB/s), int8 %.2f ms "
+          "(%.1f GB/s), %.2f times as fast\n",
+          set->name,
+          static_cast<long long>(heads.group),
+          static_cast<long long>(heads.kv_heads),
+          static_cast<long long>(heads.head_dim),
+          1e3 * bf16.seconds(),
+          rate(wide, bf16),
+          1e3 * int8.seconds(),
+          rate(narrow, int8),
+          bf16.seconds() / int8.seconds());
     }
   }
 }

@@ -51,8 +51,8 @@ TEST(HostModel, KvInInt8IsOfWholeModelsShardsAndStages) {
   EXPECT_GT(tokens(narrow) * 10, tokens(wide) * 17);
   const auto shards = open_host_shards(
       name, places::kSources, spec::DType::kBf16, kGeometry, 2, 0, spec::KvType::kI8);
-  const auto stages = open_host_stages(
-      name, places::kSources, spec::DType::kBf16, kGeometry, 2, spec::KvType::kI8);
+  const auto stages =
+      open_host_stages(name, places::kSources, spec::DType::kBf16, kGeometry, 2, spec::KvType::kI8);
   ASSERT_TRUE(shards && stages);
   for (const auto* parts : {&*shards, &*stages}) {
     for (const HostModel& part : *parts) {

@@ -25,8 +25,8 @@ devices:
      pace: {step: 20ms, token: 1ms}, step_budget: 30ms, prefix_cache: 40%}
   - {memory: 1GiB, copy: true}
 models:
-  adder: {path: models/adder, dtype: float32, kv_cache_dtype: int8, aliases: [sums, plus], pin: true, ttl: 300,
-          tool_parser: hermes}
+  adder: {path: models/adder, dtype: float32, kv_cache_dtype: int8, aliases: [sums, plus],
+          pin: true, ttl: 300, tool_parser: hermes}
   org/name:8b:
     path: org/name
     name: Big one

@@ -243,10 +243,7 @@ void declare_types(Fields& f, ModelConfig& model) {
        "Type of weights, KV cache and activations; int8 is of weights, over bfloat16. stored is "
        "bfloat16 too, but for the blocks of a GGUF file, which are computed with as they are where "
        "all devices are CPUs."},
-      {spec::dtype_name(kDTypes[0]),
-       spec::dtype_name(kDTypes[1]),
-       spec::dtype_name(kDTypes[2]),
-       spec::dtype_name(kDTypes[3])},
+      {"stored", "bfloat16", "float32", "int8"},
       dtype);
   model.dtype = kDTypes[dtype];
   auto kv = static_cast<std::size_t>(model.kv);
@@ -254,7 +251,7 @@ void declare_types(Fields& f, ModelConfig& model) {
             "Type of keys and values in memory: auto is bfloat16, or float32 where dtype is. int8 "
             "takes about half of bfloat16's memory, with a scale for each head of a token; on "
             "devices of kind cpu."},
-           {"auto", spec::dtype_name(spec::DType::kI8)},
+           {"auto", "int8"},
            kv);
   model.kv = static_cast<spec::KvType>(kv);
 }

@@ -69,17 +69,19 @@ void open_files(const std::string& directory,
   const config::ModelConfig& model = opened.config;
   opened.adapter_failures.clear();
   FoundAdapters adapters = find_adapters(config, opened);
-  opened.ranks =
-      model.pipeline_parallel > 1
-          ? agent::open_host_stages(
-                directory, config.directory, model.dtype, geometry, model.pipeline_parallel, model.kv)
-          : agent::open_host_shards(directory,
-                                    config.directory,
-                                    model.dtype,
-                                    geometry,
-                                    model.tensor_parallel,
-                                    adapters.rank,
-                                    model.kv);
+  opened.ranks = model.pipeline_parallel > 1 ? agent::open_host_stages(directory,
+                                                                       config.directory,
+                                                                       model.dtype,
+                                                                       geometry,
+                                                                       model.pipeline_parallel,
+                                                                       model.kv)
+                                             : agent::open_host_shards(directory,
+                                                                       config.directory,
+                                                                       model.dtype,
+                                                                       geometry,
+                                                                       model.tensor_parallel,
+                                                                       adapters.rank,
+                                                                       model.kv);
   if (!opened.ranks) {
     return;
   }
@@ -132,7 +134,8 @@ void open_cuts(const std::string& directory,
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
-    auto cut = agent::open_host_stages(directory, config.directory, model.dtype, geometry, stages, model.kv);
+    auto cut = agent::open_host_stages(
+        directory, config.directory, model.dtype, geometry, stages, model.kv);
     if (!cut) {
       return;
     }

@@ -42,8 +42,7 @@ TEST(OpenedModel, WithKvInInt8IsAnotherModelAndIsForCpus) {
   config.directory = places::kSources;
   config.devices.push_back({.name = "cpu0", .memory = std::uint64_t{8} << 20U});
   for (const spec::KvType kv : {spec::KvType::kComputed, spec::KvType::kI8}) {
-    config.models.push_back(
-        {.id = "m", .path = "tests/golden/qwen3-tied", .kv = kv});
+    config.models.push_back({.id = "m", .path = "tests/golden/qwen3-tied", .kv = kv});
   }
   const agent::HostGeometry geometry{.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = 64};
   const auto models = open_models(config, geometry);

@@ -253,6 +253,9 @@ std::vector<Case> cases(bool caps) {
   std::vector<Case> result;
   for (const DType dtype : cached_types(caps)) {
     for (const std::int64_t window : {0, 1, 7, 16, 33}) {
+      if (dtype == DType::kI8 && window != 0 && window != 33) {
+        continue;  // Which positions are attended to is no matter of types.
+      }
       result.push_back(
           {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, window});
       result.push_back(

@@ -39,8 +39,7 @@ inline void put_kv_row(const float* x, std::int64_t head_dim, std::byte* row) {
     const float code = finite ? x[i] / scale : 0.0F;
     codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>((code + kRound) - kRound));
   }
-  const std::uint16_t stored =
-      to_bf16(finite ? scale : std::numeric_limits<float>::quiet_NaN());
+  const std::uint16_t stored = to_bf16(finite ? scale : std::numeric_limits<float>::quiet_NaN());
   std::memcpy(row + head_dim, &stored, sizeof(stored));
 }
 

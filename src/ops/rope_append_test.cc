@@ -177,7 +177,8 @@ TEST_F(RopeAppendTest, WritesInt8WithAScaleForEachHeadOfAToken) {
         const double largest = std::abs(std::ranges::max(exact, {}, size));
         const std::vector<double> cached = cached_row(cache, s, position, head, v);
         for (std::size_t i = 0; i < 32; ++i) {
-          EXPECT_NEAR(cached[i], exact[i], 0.505 * largest / 127) << token << " " << head << " " << i;
+          EXPECT_NEAR(cached[i], exact[i], 0.505 * largest / 127)
+              << token << " " << head << " " << i;
         }
       }
     }
@@ -200,7 +201,8 @@ TEST_F(RopeAppendTest, WritesInt8OfZerosOfTheLeastNumbersAndOfWhatIsNotFinite) {
   const auto huge = written({std::numeric_limits<float>::max(), -1, 0, 0});
   EXPECT_NEAR(huge[0] / std::numeric_limits<float>::max(), 1.0F, 0.01F);
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
-    EXPECT_TRUE(std::ranges::all_of(written({1, 2, bad, 4}), [](float x) { return std::isnan(x); }));
+    EXPECT_TRUE(
+        std::ranges::all_of(written({1, 2, bad, 4}), [](float x) { return std::isnan(x); }));
   }
 }
 

@@ -92,8 +92,10 @@ Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::in
     }
   }
   const std::array types{ops::DType::kF32, ops::DType::kBf16, ops::DType::kI8};
-  if (std::ranges::none_of(types, [&](ops::DType type) { return g.kv == static_cast<std::int64_t>(type); })) {
-    return refuse("kv", std::to_string(g.kv), "the number of float32, bfloat16 or int8 it has to be");
+  if (std::ranges::none_of(
+          types, [&](ops::DType type) { return g.kv == static_cast<std::int64_t>(type); })) {
+    return refuse(
+        "kv", std::to_string(g.kv), "the number of float32, bfloat16 or int8 it has to be");
   }
   if (g.heads % g.kv_heads != 0) {
     return refuse("heads", std::to_string(g.heads), "a multiple of kv_heads it has to be");

@@ -88,8 +88,7 @@ void append_token(const RopeAppendArgs& args, std::int64_t sequence, std::int64_
       kv.base + block * kv.block_bytes + position % kv.block_tokens * kv.token_stride();
   for (std::int64_t head = 0; head < kv.kv_heads; ++head) {
     std::byte* const place = slot + head * kv.block_tokens * kv.token_stride();
-    put_key<Element>(
-        head_of(args.key, head), cos, sin, half, kv.head_dim, place + kv.key_offset);
+    put_key<Element>(head_of(args.key, head), cos, sin, half, kv.head_dim, place + kv.key_offset);
     put_value<Element>(head_of(args.value, head), kv.head_dim, place + kv.value_offset);
   }
 }

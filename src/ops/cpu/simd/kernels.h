@@ -176,9 +176,9 @@ struct DeltaHead {
 
 /// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
 /// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero, and that of simd_generic()
-/// rounds products so small; linear_bf16, attention_bf16 and attention_int8 of simd_x86_amx() sum in
-/// another order, the last two over queries and weights that they round to bfloat16, and the last
-/// over such keys and values.
+/// rounds products so small; linear_bf16, attention_bf16 and attention_int8 of simd_x86_amx() sum
+/// in another order, the last two over queries and weights that they round to bfloat16, and the
+/// last over such keys and values.
 struct SimdKernels {
   const char* name = nullptr;
   LinearKernel linear_f32{};
