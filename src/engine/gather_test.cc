@@ -207,30 +207,50 @@ void move_one(Stages& stages,
   counts.again += computed - found;
 }
 
-void move_many(DType dtype, spec::KvType kv = spec::KvType::kComputed) {
+/// Several sequences of a model in so many stages.
+void move_through(const Source& source,
+                  DType dtype,
+                  spec::KvType kv,
+                  std::int64_t count,
+                  std::uint64_t seed,
+                  Counts& all) {
+  Rng rng(seed);
+  SCOPED_TRACE(testing::Message() << source.name << ", " << count << " stages, seed " << seed);
+  spec::ModelSpec model = source.spec;
+  model.kv = kv;
+  StageEngine alone(source, model, dtype, false);
+  const std::size_t bytes = rng.below(2) == 0 ? std::size_t{1} << 12U : std::size_t{1} << 16U;
+  Stages stages(source, dtype, spec::cut_layers(model, dtype, count).value(), bytes, kv);
+  for (std::uint64_t id = 1; id <= 6 && !testing::Test::HasFailure(); ++id) {
+    move_one(stages, alone, rng, model, id, all);
+  }
+  EXPECT_EQ(stages.leader().kv_pages(kWhole), 0);
+}
+
+void move_many(DType dtype) {
   std::uint64_t seed = 0;
   Counts all;
   for (const Source& source : sources()) {
-    spec::ModelSpec model = source.spec;
-    model.kv = kv;
-    StageEngine alone(source, model, dtype, false);
     for (std::int64_t count = 2; count <= std::min<std::int64_t>(4, source.spec.layers); ++count) {
-      Rng rng(++seed);
-      SCOPED_TRACE(testing::Message() << source.name << ", " << count << " stages, seed " << seed);
-      const std::size_t bytes = rng.below(2) == 0 ? std::size_t{1} << 12U : std::size_t{1} << 16U;
-      Stages stages(source, dtype, spec::cut_layers(model, dtype, count).value(), bytes, kv);
-      for (std::uint64_t id = 1; id <= 6; ++id) {
-        move_one(stages, alone, rng, source.spec, id, all);
-        if (testing::Test::HasFailure()) {
-          return;
-        }
+      move_through(source, dtype, spec::KvType::kComputed, count, ++seed, all);
+      if (testing::Test::HasFailure()) {
+        return;
       }
-      EXPECT_EQ(stages.leader().kv_pages(kWhole), 0);
     }
   }
   EXPECT_GT(all.moved, 1000);
   EXPECT_GT(all.moved, 2 * all.again) << "windows lose some";
   EXPECT_GT(all.pieces, 100);
+}
+
+TEST(Gather, BitsAreTheWholeModelsOverKvInInt8) {
+  Counts all;
+  for (std::size_t i = 0; i < sources().size(); i += 3) {
+    const Source& source = sources()[i];
+    const std::int64_t stages = std::min<std::int64_t>(3, source.spec.layers);
+    move_through(source, DType::kBf16, spec::KvType::kI8, stages, 100 + i, all);
+  }
+  EXPECT_GT(all.moved, 200);
 }
 
 TEST(Gather, BitsAreTheWholeModelsInFloat32) {
@@ -241,9 +261,8 @@ TEST(Gather, BitsAreTheWholeModelsInBfloat16) {
   move_many(DType::kBf16);
 }
 
-/// Weights and KV.
 TEST(Gather, BitsAreTheWholeModelsInInt8) {
-  move_many(DType::kI8, spec::KvType::kI8);
+  move_many(DType::kI8);
 }
 
 /// Two stages of a model, and a sequence of which 60 tokens are computed.
