@@ -48,7 +48,7 @@ TEST(HostModel, KvInInt8IsOfWholeModelsShardsAndStages) {
   const auto tokens = [](const HostModel& model) {
     return model.footprint.kv[0].tokens_per_block * model.footprint.kv[0].blocks_per_page;
   };
-  EXPECT_GT(tokens(narrow) * 10, tokens(wide) * 17);
+  EXPECT_GT(tokens(narrow) * 10, tokens(wide) * 15);
   const auto shards = open_host_shards(
       name, places::kSources, spec::DType::kBf16, kGeometry, 2, 0, spec::KvType::kI8);
   const auto stages =
