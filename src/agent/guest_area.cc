@@ -37,7 +37,7 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
     return kernels.error();
   }
   weave::Geometry geometry{.page_bytes = static_cast<std::int64_t>(page_bytes),
-                           .bf16 = plan->dtype == spec::DType::kBf16 ? 1 : 0,
+                           .kv = static_cast<std::int64_t>(plan->dtype),
                            .heads = spec.heads,
                            .kv_heads = spec.kv_heads,
                            .head_dim = spec.head_dim,

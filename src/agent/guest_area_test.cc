@@ -12,11 +12,12 @@ namespace {
 
 constexpr std::size_t kKvPage = std::size_t{64} << 10U;
 
-HostModel hot_model(std::string_view name) {
+HostModel hot_model(std::string_view name, spec::KvType kv = spec::KvType::kComputed) {
   return open_host_model("tests/golden/" + std::string(name),
                          places::kSources,
                          spec::DType::kF32,
-                         {.page_bytes = kKvPage, .max_batch_tokens = 64})
+                         {.page_bytes = kKvPage, .max_batch_tokens = 64},
+                         kv)
       .value();
 }
 
@@ -32,6 +33,19 @@ TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
   EXPECT_EQ(geometry.groups, std::ssize(hot.footprint.kv));
   EXPECT_NE(geometry.places[0].group, geometry.places[1].group) << "one has a window";
   EXPECT_GE(geometry.blocks * geometry.places[0].block_tokens, hot.spec.max_position);
+}
+
+TEST(GuestArea, SaysThatKvIsInt8) {
+  const HostModel hot = hot_model("qwen3-window", spec::KvType::kI8);
+  const auto area = make_guest_area(hot, kKvPage, device::Kind::kCpu);
+  ASSERT_TRUE(area) << area.error().message;
+  const weave::Geometry& geometry = (*area)->geometry();
+  const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
+  EXPECT_TRUE(weave::check_geometry(geometry, kernels, kKvPage));
+  EXPECT_EQ(weave::kv_dtype(geometry), spec::DType::kI8);
+  const weave::LayerPlace& place = geometry.places[0];
+  EXPECT_EQ(place.value_offset - place.key_offset,
+            hot.spec.kv_heads * place.block_tokens * (hot.spec.head_dim + 2));
 }
 
 TEST(GuestArea, NamesTheKernelsOfTheTwoDevices) {

@@ -73,7 +73,8 @@ struct Opened {
 
 Result<Opened> open_checkpoint(const std::string& source,
                                const std::filesystem::path& base,
-                               const HostGeometry& geometry) {
+                               const HostGeometry& geometry,
+                               spec::KvType kv) {
   Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
   if (!directory) {
     return directory.error();
@@ -86,6 +87,7 @@ Result<Opened> open_checkpoint(const std::string& source,
   if (!geometry.keeps_f8 && std::ranges::find(formats, spec::DType::kF8) != formats.end()) {
     formats.clear();  // No checkpoint has other blocks beside.
   }
+  checkpoint->config.model.kv = kv;
   return Opened{.directory = std::move(*directory), .checkpoint = std::move(*checkpoint)};
 }
 
@@ -123,8 +125,9 @@ Result<std::vector<HostModel>> host_models(const Opened& opened,
 Result<HostModel> open_host_model(const std::string& source,
                                   const std::filesystem::path& base,
                                   spec::DType dtype,
-                                  const HostGeometry& geometry) {
-  Result<std::vector<HostModel>> models = open_host_shards(source, base, dtype, geometry, 1);
+                                  const HostGeometry& geometry,
+                                  spec::KvType kv) {
+  Result<std::vector<HostModel>> models = open_host_shards(source, base, dtype, geometry, 1, 0, kv);
   if (!models) {
     return models.error();
   }
@@ -136,8 +139,9 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks,
-                                                std::int64_t adapter_rank) {
-  const Result<Opened> opened = open_checkpoint(source, base, geometry);
+                                                std::int64_t adapter_rank,
+                                                spec::KvType kv) {
+  const Result<Opened> opened = open_checkpoint(source, base, geometry, kv);
   if (!opened) {
     return opened.error();
   }
@@ -162,8 +166,9 @@ Result<std::vector<HostModel>> open_host_stages(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
-                                                std::int64_t stages) {
-  const Result<Opened> opened = open_checkpoint(source, base, geometry);
+                                                std::int64_t stages,
+                                                spec::KvType kv) {
+  const Result<Opened> opened = open_checkpoint(source, base, geometry, kv);
   if (!opened) {
     return opened.error();
   }

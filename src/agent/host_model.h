@@ -48,12 +48,13 @@ struct HostGeometry {
 /// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)
 /// and reads its configuration and the headers of its tensors: files, so not on the loop. Errors
 /// as store::find_model and store::Checkpoint::open; kInvalidArgument where a page cannot hold its
-/// KV. kStored is bfloat16 where the model has no blocks. `id`, `name` and `adapters` are the
-/// caller's to set.
+/// KV. kStored is bfloat16 where the model has no blocks. Its keys and values are kept as `kv`
+/// says. `id`, `name` and `adapters` are the caller's to set.
 Result<HostModel> open_host_model(const std::string& source,
                                   const std::filesystem::path& base,
                                   spec::DType dtype,
-                                  const HostGeometry& geometry);
+                                  const HostGeometry& geometry,
+                                  spec::KvType kv = spec::KvType::kComputed);
 
 /// The same for a model that is sharded over `ranks` devices: its shards, by rank. With one rank
 /// the model itself. All need equally many pages beside their KV (the smaller ones have some as
@@ -65,7 +66,8 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks,
-                                                std::int64_t adapter_rank = 0);
+                                                std::int64_t adapter_rank = 0,
+                                                spec::KvType kv = spec::KvType::kComputed);
 
 /// The same for a model that is cut into `stages` stages of a pipeline: its stages, in order. Each
 /// needs its own. kInvalidArgument also where it has too few layers: spec::cut_layers.
@@ -73,7 +75,8 @@ Result<std::vector<HostModel>> open_host_stages(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
-                                                std::int64_t stages);
+                                                std::int64_t stages,
+                                                spec::KvType kv = spec::KvType::kComputed);
 
 /// The most tokens of a step, a power of two from 16 to `most`, whose workspace takes at most a
 /// sixteenth of a device of `device_bytes` and that kind for every one of the models (those that

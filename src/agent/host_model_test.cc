@@ -36,6 +36,31 @@ TEST(HostModel, KnowsWhatAModelNeeds) {
   EXPECT_LT(half->image_bytes, model->image_bytes);
 }
 
+TEST(HostModel, KvInInt8IsOfWholeModelsShardsAndStages) {
+  const std::string name = "tests/golden/llama-gqa-sharded";
+  const auto open = [&](spec::KvType kv) {
+    return open_host_model(name, places::kSources, spec::DType::kBf16, kGeometry, kv).value();
+  };
+  const HostModel wide = open(spec::KvType::kComputed);
+  const HostModel narrow = open(spec::KvType::kI8);
+  EXPECT_EQ(narrow.spec.kv, spec::KvType::kI8);
+  EXPECT_EQ(narrow.image_bytes, wide.image_bytes);
+  const auto tokens = [](const HostModel& model) {
+    return model.footprint.kv[0].tokens_per_block * model.footprint.kv[0].blocks_per_page;
+  };
+  EXPECT_GT(tokens(narrow) * 10, tokens(wide) * 15);
+  const auto shards = open_host_shards(
+      name, places::kSources, spec::DType::kBf16, kGeometry, 2, 0, spec::KvType::kI8);
+  const auto stages =
+      open_host_stages(name, places::kSources, spec::DType::kBf16, kGeometry, 2, spec::KvType::kI8);
+  ASSERT_TRUE(shards && stages);
+  for (const auto* parts : {&*shards, &*stages}) {
+    for (const HostModel& part : *parts) {
+      EXPECT_EQ(part.spec.kv, spec::KvType::kI8);
+    }
+  }
+}
+
 TEST(HostModel, StagesAreModelsThatNeedTheirOwn) {
   const auto open = [](std::int64_t stages) {
     return open_host_stages(

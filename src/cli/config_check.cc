@@ -19,8 +19,9 @@ namespace heddle::cli {
 
 namespace {
 
-/// What keeps a model from being served: its files, or a memory that is too small for it. Opens it
-/// as the server does, so that what passes here serves there. Empty: nothing does.
+/// What keeps a model from being served: its files, devices that lack operations for it, or a
+/// memory that is too small for it. Opens it as the server does, so that what passes here serves
+/// there. Empty: nothing does.
 std::string problem_of(const config::Config& config, const host::OpenedModel& model) {
   if (!model.ranks) {
     return model.ranks.error().message;
@@ -33,6 +34,10 @@ std::string problem_of(const config::Config& config, const host::OpenedModel& mo
   }
   if (largest == nullptr) {
     return "all devices are external, which only engines can use; add one of kind cpu or cuda";
+  }
+  const std::vector<host::Offer> offers = host::offers(config, HostId(0), {model});
+  if (!offers.empty() && offers.front().failure) {
+    return offers.front().failure->message;
   }
   const std::uint64_t pages = largest->memory / largest->page;
   const policy::Footprint& footprint = host::footprint_on(*largest, model.ranks->front());

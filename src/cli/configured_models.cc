@@ -73,6 +73,9 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
     if (stored ? described->packed : model.dtype != spec::DType::kBf16) {
       made.notes.push_back(file + ": " + model.id + ": its weights are counted with 16 bits each");
     }
+    if (model.kv != spec::KvType::kComputed) {
+      made.notes.push_back(file + ": " + model.id + ": its KV is counted with 16 bits a number");
+    }
     made.rules.push_back({.label = model.id, .spec = spec});
     for (const std::string& alias : model.aliases) {
       made.rules.push_back({.label = alias, .spec = spec});

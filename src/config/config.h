@@ -156,6 +156,7 @@ struct ModelConfig {
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
   /// kStored, kBf16, kF32 or kI8; of the first, images have what spec::matrix_dtype() says.
   spec::DType dtype = spec::DType::kStored;
+  spec::KvType kv = spec::KvType::kComputed;  ///< kv_cache_dtype.
   std::vector<std::string> aliases{};
   std::string name{};           ///< For people.
   std::string description{};    ///< For people.

@@ -235,14 +235,8 @@ void declare_parts(Fields& f, ModelConfig& model) {
             model.cold_start_hosts);
 }
 
-void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
-  f.text(
-      {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
-      model.path);
-  declare_adapter(f, model);
-  f.require_one({"path", "cmd", "proxy", "container", "adapter"},
-                "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
-                "proxy or container; or a base and an adapter of it");
+/// What weights and KV are kept as.
+void declare_types(Fields& f, ModelConfig& model) {
   constexpr std::array kDTypes{
       spec::DType::kStored, spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
@@ -251,12 +245,28 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
        "Type of weights, KV cache and activations; int8 is of weights, over bfloat16. stored is "
        "bfloat16 too, but for the blocks of a GGUF file, which are computed with as they are where "
        "all devices are CPUs."},
-      {spec::dtype_name(kDTypes[0]),
-       spec::dtype_name(kDTypes[1]),
-       spec::dtype_name(kDTypes[2]),
-       spec::dtype_name(kDTypes[3])},
+      {"stored", "bfloat16", "float32", "int8"},
       dtype);
   model.dtype = kDTypes[dtype];
+  auto kv = static_cast<std::size_t>(model.kv);
+  f.choice({"kv_cache_dtype",
+            "Type of keys and values in memory: auto is bfloat16, or float32 where dtype is. int8 "
+            "takes about half of bfloat16's memory, with a scale for each head of a token; on "
+            "devices of kind cpu."},
+           {"auto", "int8"},
+           kv);
+  model.kv = static_cast<spec::KvType>(kv);
+}
+
+void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
+  f.text(
+      {"path", "A directory with a checkpoint, a GGUF file, or a model that heddle pull fetches."},
+      model.path);
+  declare_adapter(f, model);
+  f.require_one({"path", "cmd", "proxy", "container", "adapter"},
+                "name a directory, a GGUF file or a Hugging Face model id, or an engine: cmd, "
+                "proxy or container; or a base and an adapter of it");
+  declare_types(f, model);
   f.texts({"aliases", "Further names of the model."}, model.aliases);
   f.text({"name", "Name for people."}, model.name);
   f.text({"description", "Description for people."}, model.description);

@@ -232,6 +232,8 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {cmd: x, path: y}}", "models.a.path: the engine is told its model in cmd"},
       {"models: {a: {cmd: x, dtype: int8}}",
        "models.a.dtype: is for models that heddle runs itself"},
+      {"models: {a: {cmd: x, kv_cache_dtype: int8}}",
+       "models.a.kv_cache_dtype: is for models that heddle runs itself"},
       {"models: {a: {path: x, memory: 1GiB}}", "models.a.memory: is for engines"},
       {"models: {a: {cmd: x, container: {image: i}}}", "container: cannot stand beside cmd"},
       {"models: {a: {container: {}}}", "container.image: is missing"},

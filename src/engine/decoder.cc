@@ -79,6 +79,7 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   decoder.stage_end_ = layout.stage_end;
   decoder.ready_ = &ready;
   decoder.kv_ = std::move(kv);
+  decoder.dtype_ = spec::compute_dtype(layout.dtype);
   decoder.kv_base_ = kv_base;
   for (std::int64_t rank = 0; rank < model.shard.ranks; ++rank) {
     decoder.vocab_ends_.push_back(spec::vocab_range(model, rank).end);

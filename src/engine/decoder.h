@@ -123,6 +123,8 @@ class Decoder {
 
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] const KvPlan& kv_plan() const { return kv_; }
+  /// What it computes in: the type of the inputs of products.
+  [[nodiscard]] spec::DType dtype() const { return dtype_; }
   /// The rotations of positions in layers that rotate so; nullptr where there are none. For the
   /// thread that runs passes.
   [[nodiscard]] RopeTable* rope(spec::LayerRope rope) const { return ropes_[index_of(rope)].get(); }
@@ -204,6 +206,7 @@ class Decoder {
   std::vector<std::uint64_t> stage_end_{};
   const std::atomic<std::uint64_t>* ready_ = nullptr;
   KvPlan kv_{};
+  spec::DType dtype_ = spec::DType::kBf16;
   std::byte* kv_base_ = nullptr;
   collective::Collective* group_ = nullptr;
   const ops::PeerArea* peers_ = nullptr;

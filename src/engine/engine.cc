@@ -60,7 +60,7 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
 Result<void> check_adapter(const SequenceStart& start, const Decoder& decoder) {
   const std::int64_t most = decoder.model().adapter_rank;
   if (start.adapter == nullptr ||
-      (start.adapter->config().rank <= most && start.adapter->dtype() == decoder.kv_plan().dtype)) {
+      (start.adapter->config().rank <= most && start.adapter->dtype() == decoder.dtype())) {
     return {};
   }
   return Error{Code::kInvalidArgument,
@@ -68,7 +68,7 @@ Result<void> check_adapter(const SequenceStart& start, const Decoder& decoder) {
                    std::to_string(start.adapter->config().rank) + " in " +
                    std::string(spec::dtype_name(start.adapter->dtype())) +
                    "; its model takes adapters up to rank " + std::to_string(most) + " in " +
-                   std::string(spec::dtype_name(decoder.kv_plan().dtype))};
+                   std::string(spec::dtype_name(decoder.dtype()))};
 }
 
 }  // namespace
@@ -250,7 +250,7 @@ std::int64_t Engine::Impl::workspace_needed() const {
     bytes = std::max(bytes,
                      workspace_bytes(device_.properties().kind,
                                      model.decoder.model(),
-                                     model.decoder.kv_plan().dtype,
+                                     model.decoder.dtype(),
                                      options_.max_batch_tokens));
   }
   const std::size_t page = device_.properties().page_bytes;
@@ -298,7 +298,7 @@ Result<void> Engine::Impl::fit_workspace() {
 Activations Engine::Impl::use_workspace(const Model& model) {
   const Workspace workspace = place_workspace(device_.properties().kind,
                                               model.decoder.model(),
-                                              model.decoder.kv_plan().dtype,
+                                              model.decoder.dtype(),
                                               options_.max_batch_tokens,
                                               workspace_.base());
   stream_->lend_scratch(workspace.scratch, workspace.scratch_bytes);

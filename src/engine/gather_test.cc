@@ -31,14 +31,20 @@ constexpr std::int64_t kFollowerPages = 200;
 /// A pipeline, and the whole model beside its leader.
 class Stages {
  public:
-  Stages(const Source& source, DType dtype, std::vector<std::int64_t> ends, std::size_t bytes)
+  Stages(const Source& source,
+         DType dtype,
+         std::vector<std::int64_t> ends,
+         std::size_t bytes,
+         spec::KvType kv = spec::KvType::kComputed)
       : count_(std::ssize(ends)) {
+    spec::ModelSpec whole = source.spec;
+    whole.kv = kv;
     for (std::int64_t i = 0; i < count_; ++i) {
       stages_.push_back(std::make_unique<StageEngine>(
-          source, spec::stage_of(source.spec, {.index = i, .ends = ends}), dtype, true, bytes));
+          source, spec::stage_of(whole, {.index = i, .ends = ends}), dtype, true, bytes));
       HEDDLE_CHECK(i == 0 || pipes(i).reserve(kModel, kFollowerPages).has_value());
     }
-    whole_.emplace(stages_.front()->host.load(source.tensors, source.spec, dtype));
+    whole_.emplace(stages_.front()->host.load(source.tensors, whole, dtype));
     HEDDLE_CHECK(
         leader()
             .add_model(kWhole, whole_->spec, whole_->layout, whole_->window.base(), kWholeLease)
@@ -201,28 +207,50 @@ void move_one(Stages& stages,
   counts.again += computed - found;
 }
 
+/// Several sequences of a model in so many stages.
+void move_through(const Source& source,
+                  DType dtype,
+                  spec::KvType kv,
+                  std::int64_t count,
+                  std::uint64_t seed,
+                  Counts& all) {
+  Rng rng(seed);
+  SCOPED_TRACE(testing::Message() << source.name << ", " << count << " stages, seed " << seed);
+  spec::ModelSpec model = source.spec;
+  model.kv = kv;
+  StageEngine alone(source, model, dtype, false);
+  const std::size_t bytes = rng.below(2) == 0 ? std::size_t{1} << 12U : std::size_t{1} << 16U;
+  Stages stages(source, dtype, spec::cut_layers(model, dtype, count).value(), bytes, kv);
+  for (std::uint64_t id = 1; id <= 6 && !testing::Test::HasFailure(); ++id) {
+    move_one(stages, alone, rng, model, id, all);
+  }
+  EXPECT_EQ(stages.leader().kv_pages(kWhole), 0);
+}
+
 void move_many(DType dtype) {
   std::uint64_t seed = 0;
   Counts all;
   for (const Source& source : sources()) {
-    StageEngine alone(source, source.spec, dtype, false);
     for (std::int64_t count = 2; count <= std::min<std::int64_t>(4, source.spec.layers); ++count) {
-      Rng rng(++seed);
-      SCOPED_TRACE(testing::Message() << source.name << ", " << count << " stages, seed " << seed);
-      const std::size_t bytes = rng.below(2) == 0 ? std::size_t{1} << 12U : std::size_t{1} << 16U;
-      Stages stages(source, dtype, spec::cut_layers(source.spec, dtype, count).value(), bytes);
-      for (std::uint64_t id = 1; id <= 6; ++id) {
-        move_one(stages, alone, rng, source.spec, id, all);
-        if (testing::Test::HasFailure()) {
-          return;
-        }
+      move_through(source, dtype, spec::KvType::kComputed, count, ++seed, all);
+      if (testing::Test::HasFailure()) {
+        return;
       }
-      EXPECT_EQ(stages.leader().kv_pages(kWhole), 0);
     }
   }
   EXPECT_GT(all.moved, 1000);
   EXPECT_GT(all.moved, 2 * all.again) << "windows lose some";
   EXPECT_GT(all.pieces, 100);
+}
+
+TEST(Gather, BitsAreTheWholeModelsOverKvInInt8) {
+  Counts all;
+  for (std::size_t i = 0; i < sources().size(); i += 3) {
+    const Source& source = sources()[i];
+    const std::int64_t stages = std::min<std::int64_t>(3, source.spec.layers);
+    move_through(source, DType::kBf16, spec::KvType::kI8, stages, 100 + i, all);
+  }
+  EXPECT_GT(all.moved, 200);
 }
 
 TEST(Gather, BitsAreTheWholeModelsInFloat32) {

@@ -142,6 +142,49 @@ TEST_P(GoldenTest, LogitsInBfloat16) {
   }
 }
 
+/// Largest difference of the log probabilities of a token that is at least e^-5 times as likely as
+/// the likeliest.
+double likely_difference(const std::vector<float>& got,
+                         const std::vector<float>& expected,
+                         std::int64_t vocab) {
+  HEDDLE_CHECK(got.size() == expected.size());
+  double worst = 0.0;
+  const auto width = static_cast<std::size_t>(vocab);
+  const auto log_sum = [width](const float* logits) {
+    const double most = static_cast<double>(*std::max_element(logits, logits + width));
+    double sum = 0.0;
+    for (std::size_t i = 0; i < width; ++i) {
+      sum += std::exp(static_cast<double>(logits[i]) - most);
+    }
+    return most + std::log(sum);
+  };
+  for (std::size_t row = 0; row < got.size(); row += width) {
+    const double most = static_cast<double>(
+        *std::max_element(expected.data() + row, expected.data() + row + width));
+    const double shift = log_sum(got.data() + row) - log_sum(expected.data() + row);
+    for (std::size_t i = row; i < row + width; ++i) {
+      const auto logit = static_cast<double>(expected[i]);
+      if (logit >= most - 5) {
+        worst = std::max(worst, std::abs(static_cast<double>(got[i]) - logit - shift));
+      }
+    }
+  }
+  return worst;
+}
+
+// What KV in int8 costs, beside the same weights over KV in bfloat16.
+TEST_P(GoldenTest, LogProbabilitiesOverKvInInt8AreNearThoseOverBfloat16) {
+  LoadedModel model = host_.load(golden_directory() / GetParam(), spec::DType::kBf16);
+  const std::vector<float> wide = logits(model);
+  model.spec.kv = spec::KvType::kI8;
+  const std::vector<float> narrow = logits(model);
+  EXPECT_NE(narrow, wide);
+  RecordProperty("distance", in_words(distance(narrow, golden_.logits_f32, vocab_)));
+  RecordProperty("difference", in_words(likely_difference(narrow, wide, vocab_)));
+  EXPECT_LE(distance(narrow, golden_.logits_f32, vocab_), leeway(model.spec) * 2e-2);
+  EXPECT_LE(likely_difference(narrow, wide, vocab_), leeway(model.spec) * 0.1);
+}
+
 TEST_P(GoldenTest, LogitsInInt8AreThoseOfItsWeights) {
   const LoadedModel int8 = host_.load(golden_directory() / GetParam(), spec::DType::kI8);
   const LoadedModel float32 = host_.load(golden_directory() / GetParam(), spec::DType::kF32);

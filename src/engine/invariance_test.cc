@@ -46,13 +46,15 @@ class Schedule {
   Schedule(std::uint64_t seed,
            std::span<const std::string> cases,
            spec::DType dtype,
-           bool adapters = false)
+           bool adapters = false,
+           spec::KvType kv = spec::KvType::kComputed)
       : rng_(seed), host_(kPages, kPageBytes) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string& name = cases[rng_.below(cases.size())];
       const auto checkpoint = store::Checkpoint::open(path_of(name, dtype)).value();
       spec::ModelSpec spec = checkpoint.config.model;
       spec.adapter_rank = adapters ? 8 : 0;
+      spec.kv = kv;
       if (adapters) {
         open_adapters(ModelId{i + 1}, checkpoint.tensors, spec, dtype);
       }
@@ -387,13 +389,14 @@ const std::vector<std::string> kCases{"llama-gqa-sharded",
 
 void run_schedules(spec::DType dtype,
                    const std::vector<std::string>& cases = kCases,
-                   bool adapters = false) {
+                   bool adapters = false,
+                   spec::KvType kv = spec::KvType::kComputed) {
   int starved = 0;
   int moved = 0;
   PrefixCounts found;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Schedule schedule(seed, cases, dtype, adapters);
+    Schedule schedule(seed, cases, dtype, adapters, kv);
     schedule.run();
     starved += schedule.starved();
     moved += schedule.moved();
@@ -436,6 +439,10 @@ TEST(Invariance, TokensOfHybridsDoNotDependOnTheSchedule) {
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {
     run_schedules(dtype, kHybrids);
   }
+}
+
+TEST(Invariance, TokensOverKvInInt8DoNotDependOnTheSchedule) {
+  run_schedules(spec::DType::kBf16, kCases, /*adapters=*/true, spec::KvType::kI8);
 }
 
 /// Sinks, and experts with biases.

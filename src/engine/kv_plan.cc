@@ -15,7 +15,7 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
                        LayerRange range,
                        spec::DType weights,
                        std::size_t page_bytes) {
-  const spec::DType dtype = spec::compute_dtype(weights);
+  const spec::DType dtype = spec::kv_dtype(model.kv, weights);
   HEDDLE_CHECK(all_layers(model).contains(range));
   std::map<std::int64_t, std::vector<std::int64_t>> by_window;
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
@@ -33,7 +33,8 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
     const auto split = memory::kv_groups({.layers = static_cast<std::int64_t>(layers.size()),
                                           .kv_heads = model.kv_heads,
                                           .head_dim = model.head_dim,
-                                          .element_bytes = spec::dtype_bytes(dtype)},
+                                          .element_bytes = spec::dtype_bytes(dtype),
+                                          .scale_bytes = spec::kv_scale_bytes(dtype)},
                                          page_bytes);
     if (!split) {
       return split.error();
@@ -72,8 +73,8 @@ std::int64_t least_block_tokens(const KvPlan& plan) {
 }  // namespace
 
 std::size_t KvPlan::position_bytes() const {
-  const memory::KvShape& shape = groups.front().geometry.shape;
-  return 2 * static_cast<std::size_t>(shape.kv_heads * shape.head_dim) * shape.element_bytes;
+  const memory::KvGeometry& geometry = groups.front().geometry;
+  return 2 * static_cast<std::size_t>(geometry.shape.kv_heads) * geometry.token_stride();
 }
 
 std::int64_t KvPlan::aligned_tokens() const {

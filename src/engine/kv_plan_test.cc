@@ -30,6 +30,26 @@ TEST(PlanKv, PutsLayersOfOneWindowTogether) {
   EXPECT_EQ(plan->groups[1].geometry.token_bytes(), 3U * 2 * 2 * 16 * 2);
 }
 
+// Each head of a token has 16 bytes and a scale of two.
+TEST(PlanKv, InInt8AboutTwiceAsManyTokensFit) {
+  auto model = model_of({0, 0, 64});
+  const auto wide = plan_kv(model, all_layers(model), spec::DType::kBf16, 65536).value();
+  model.kv = spec::KvType::kI8;
+  for (const spec::DType weights : {spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8}) {
+    const auto plan = plan_kv(model, all_layers(model), weights, 65536).value();
+    EXPECT_EQ(plan.dtype, spec::DType::kI8);
+    EXPECT_EQ(plan.position_bytes(), 2U * 2 * 18);
+    EXPECT_EQ(plan.token_bytes(), 3 * 2 * 2 * 18);
+    EXPECT_EQ(plan.groups[0].geometry.value_offset(),
+              2U * 18 * static_cast<std::size_t>(plan.groups[0].geometry.block_tokens));
+    const auto tokens = [](const KvPlan& of) {
+      const memory::KvGeometry& geometry = of.groups[0].geometry;
+      return static_cast<double>(geometry.block_tokens * geometry.blocks_per_page);
+    };
+    EXPECT_NEAR(tokens(plan) / tokens(wide), 32.0 / 18, 0.1);
+  }
+}
+
 TEST(PlanKv, CoversItsRangeOnly) {
   const auto model = model_of({0, 64, 0, 64, 64});
   const auto plan = plan_kv(model, {.begin = 2, .end = 4}, spec::DType::kF32, 65536);

@@ -69,13 +69,18 @@ std::int64_t fetch(Engine& engine,
 }
 
 /// Requests of a model begin on one engine and go on on another. How many tokens have moved.
-std::int64_t move_requests(const Source& source, DType dtype, std::uint64_t seed) {
+std::int64_t move_requests(const Source& source,
+                           DType dtype,
+                           std::uint64_t seed,
+                           spec::KvType kv = spec::KvType::kComputed) {
   std::int64_t moved = 0;
+  spec::ModelSpec model = source.spec;
+  model.kv = kv;
   [&] {  // For ASSERT.
     Rng rng(seed);
-    StageEngine alone(source, source.spec, dtype, false);
-    StageEngine one(source, source.spec, dtype, true);
-    StageEngine other(source, source.spec, dtype, true);
+    StageEngine alone(source, model, dtype, false);
+    StageEngine one(source, model, dtype, true);
+    StageEngine other(source, model, dtype, true);
     for (std::uint64_t id = 1; id <= 8; ++id) {
       const SequenceStart start = draw_start(rng, source.spec, id);
       ASSERT_TRUE(alone.engine->add_sequence(start));
@@ -134,6 +139,15 @@ TEST_P(Moves, StatesOfHybridsGoWithTheirKv) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Moves, testing::Values(DType::kF32, DType::kBf16, DType::kI8));
+
+TEST(KvShares, KvInInt8GoesOnElsewhereWithTheSameBits) {
+  std::int64_t moved = 0;
+  for (std::size_t i = 0; i < sources().size(); i += 3) {
+    SCOPED_TRACE(sources()[i].name);
+    moved += move_requests(sources()[i], DType::kBf16, 200 + i, spec::KvType::kI8);
+  }
+  EXPECT_GT(moved, 100);
+}
 
 /// The first model without windows, and one whose windows slide.
 const Source& plain_model() {

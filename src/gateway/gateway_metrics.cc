@@ -501,8 +501,8 @@ void GatewayMetrics::publish_kv_blocks(const core::ServingStatus& serving, const
       continue;
     }
     const auto ranks = static_cast<std::uint64_t>(known->config.block());
-    const std::uint64_t token_bytes = static_cast<std::uint64_t>(known->text->kv_numbers) *
-                                      dtype_bytes(spec::compute_dtype(known->config.dtype)) / ranks;
+    const spec::DType dtype = spec::kv_dtype(known->config.kv, known->config.dtype);
+    const std::uint64_t token_bytes = known->text->kv_token_bytes(dtype) / ranks;
     if (const std::optional<KvBlocks> blocks = kv_blocks(
             token_bytes, model.image_bytes / ranks, device->page_bytes, device->usage.total)) {
       set_kv_blocks(model.name, *blocks);

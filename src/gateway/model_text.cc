@@ -26,7 +26,8 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
                   .context = spec->max_position,
                   .vocab = spec->vocab,
                   .hidden = spec->hidden,
-                  .kv_numbers = 2 * spec->layers * spec->kv_heads * spec->head_dim,
+                  .kv_rows = 2 * spec->layers * spec->kv_heads,
+                  .head_dim = spec->head_dim,
                   .architecture = spec->architecture};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);

@@ -19,12 +19,18 @@ struct ModelText {
   std::string directory{};  ///< Where it was read from; not for clients.
   std::shared_ptr<const text::TextModel> text{};
   spec::GenerationDefaults defaults{};
-  std::int64_t context = 0;                      ///< Prompt and answer together [tokens].
-  std::int64_t vocab = 0;                        ///< Token ids are below this.
-  std::int64_t hidden = 0;                       ///< Numbers of an embedding.
-  std::int64_t kv_numbers = 0;                   ///< That a token has in the KV of all layers.
+  std::int64_t context = 0;   ///< Prompt and answer together [tokens].
+  std::int64_t vocab = 0;     ///< Token ids are below this.
+  std::int64_t hidden = 0;    ///< Numbers of an embedding.
+  std::int64_t kv_rows = 0;   ///< Keys and values of a token, of all heads and layers.
+  std::int64_t head_dim = 0;  ///< Numbers of each of them.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
   spec::Architecture architecture{};
+
+  /// What a token takes in the KV of all layers [bytes], as keys and values of that type.
+  [[nodiscard]] std::uint64_t kv_token_bytes(spec::DType kv) const {
+    return static_cast<std::uint64_t>(kv_rows) * spec::kv_row_bytes(kv, head_dim);
+  }
 };
 
 /// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not

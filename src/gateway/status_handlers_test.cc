@@ -108,6 +108,15 @@ TEST_F(StatusHandlersTest, MetricsTellTheBlocksOfAModelThatWasAskedFor) {
   EXPECT_THAT(second, Not(HasSubstr("num_gpu_blocks=\"99\"")));
 }
 
+TEST_F(StatusHandlersTest, MetricsTellThatMoreTokensOfInt8FitABlock) {
+  config.models[0].kv = spec::KvType::kI8;
+  serving.reply = "ab";
+  serving.residency[ModelId(1)] = serving.residency[ModelId(2)] = core::Residency::kServing;
+  start();
+  ASSERT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+  EXPECT_THAT(call("GET", "/metrics").body, HasSubstr("block_size=\"819\",model_name=\"tiny\""));
+}
+
 TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   start();
   const auto devices = ask("GET", "/api/devices");

@@ -76,16 +76,19 @@ void open_files(const std::string& directory,
   const config::ModelConfig& model = opened.config;
   opened.adapter_failures.clear();
   FoundAdapters adapters = find_adapters(config, opened);
-  opened.ranks =
-      model.pipeline_parallel > 1
-          ? agent::open_host_stages(
-                directory, config.directory, model.dtype, geometry, model.pipeline_parallel)
-          : agent::open_host_shards(directory,
-                                    config.directory,
-                                    model.dtype,
-                                    geometry,
-                                    model.tensor_parallel,
-                                    adapters.rank);
+  opened.ranks = model.pipeline_parallel > 1 ? agent::open_host_stages(directory,
+                                                                       config.directory,
+                                                                       model.dtype,
+                                                                       geometry,
+                                                                       model.pipeline_parallel,
+                                                                       model.kv)
+                                             : agent::open_host_shards(directory,
+                                                                       config.directory,
+                                                                       model.dtype,
+                                                                       geometry,
+                                                                       model.tensor_parallel,
+                                                                       adapters.rank,
+                                                                       model.kv);
   if (!opened.ranks) {
     return;
   }
@@ -103,6 +106,10 @@ void open_files(const std::string& directory,
   if (adapters.rank > 0) {
     // With room for larger ones its workspace is another.
     opened.digest += ":lora" + std::to_string(adapters.rank);
+  }
+  if (model.kv != spec::KvType::kComputed) {
+    // Its KV means nothing to who keeps it as another type.
+    opened.digest += ":kv-" + std::string(spec::dtype_name(spec::kv_dtype(model.kv, model.dtype)));
   }
   opened.ranks->front().adapters = std::move(adapters.sources);
   check_adapters(opened);
@@ -135,7 +142,8 @@ void open_cuts(const std::string& directory,
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
-    auto cut = agent::open_host_stages(directory, config.directory, model.dtype, geometry, stages);
+    auto cut = agent::open_host_stages(
+        directory, config.directory, model.dtype, geometry, stages, model.kv);
     if (!cut) {
       return;
     }

@@ -14,12 +14,13 @@ struct KvShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::size_t element_bytes = 0;
+  std::size_t scale_bytes = 0;  ///< Behind the elements of each head of a token.
 };
 
 /// How the KV of a group of layers lies in pages: block-major, a block holding `block_tokens`
 /// tokens of all layers of the group,
 ///
-///     block[layer][k, v][kv_head][token][head_dim]
+///     block[layer][k, v][kv_head][token][head_dim, and a scale if there are any]
 ///
 /// and a page holding `blocks_per_page` blocks one after the other. Bytes throughout.
 struct KvGeometry {
@@ -28,8 +29,9 @@ struct KvGeometry {
   std::uint32_t blocks_per_page = 0;  ///< n; a power of two.
   std::size_t block_bytes = 0;        ///< page / n; a block's start is aligned to it.
 
+  /// One head of one token.
   [[nodiscard]] std::size_t token_stride() const {
-    return static_cast<std::size_t>(shape.head_dim) * shape.element_bytes;
+    return static_cast<std::size_t>(shape.head_dim) * shape.element_bytes + shape.scale_bytes;
   }
   [[nodiscard]] std::size_t head_stride() const {
     return static_cast<std::size_t>(block_tokens) * token_stride();

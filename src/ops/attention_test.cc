@@ -192,8 +192,9 @@ struct Reference {
 
 /// What attention.h allows as the distance of `lse`, and of `out` in units of value_max.
 double bound(const Case& c, const Reference& r) {
-  const bool rounds = c.shape.dtype == DType::kBf16 && c.shape.head_dim % 32 == 0;
-  return rounds ? 0x1p-8 * (1.0 + r.products_max) : 2e-6 * (1.0 + r.score_max);
+  const bool rounds = c.shape.dtype != DType::kF32 && c.shape.head_dim % 32 == 0;
+  const double rounding = c.shape.dtype == DType::kI8 ? 0x1p-7 : 0x1p-8;
+  return rounds ? rounding * (1.0 + r.products_max) : 2e-6 * (1.0 + r.score_max);
 }
 
 Reference reference(const Case& c,
@@ -241,11 +242,20 @@ Reference reference(const Case& c,
   return result;
 }
 
+/// What keys and values may be; on `cpus` int8 as well.
+std::vector<DType> cached_types(bool cpus) {
+  return cpus ? std::vector{DType::kF32, DType::kBf16, DType::kI8}
+              : std::vector{DType::kF32, DType::kBf16};
+}
+
 /// With `caps` also what CPUs alone have.
 std::vector<Case> cases(bool caps) {
   std::vector<Case> result;
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const DType dtype : cached_types(caps)) {
     for (const std::int64_t window : {0, 1, 7, 16, 33}) {
+      if (dtype == DType::kI8 && window != 0 && window != 33) {
+        continue;  // Which positions are attended to is no matter of types.
+      }
       result.push_back(
           {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, window});
       result.push_back(
@@ -355,7 +365,7 @@ TEST_F(AttentionTest, GivesATokenTheSameHoweverItIsBatched) {
 
 // More sequences than lanes of a warp or threads of a pool, long and short by turns.
 TEST_F(AttentionTest, FindsTheSequenceOfEachTokenOfMany) {
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const DType dtype : cached_types(gives_one_answer())) {
     const Case c{{.kv_heads = 1, .head_dim = 32, .block_tokens = 8, .dtype = dtype}, 3, 0};
     std::vector<std::int64_t> lengths;
     std::vector<std::int32_t> begin{0};
@@ -383,6 +393,30 @@ TEST_F(AttentionTest, FindsTheSequenceOfEachTokenOfMany) {
                 << "sequence " << s << " position " << position;
           }
         }
+      }
+    }
+  }
+}
+
+// A head whose scale is no number shows in what attends to it, and nowhere else.
+TEST_F(AttentionTest, OverAnInt8HeadThatIsNotFiniteGivesNoNumber) {
+  if (!gives_one_answer()) {
+    GTEST_SKIP() << "KV in int8 is for CPUs";
+  }
+  for (const std::int64_t head_dim : {12, 64}) {
+    for (const bool of_value : {false, true}) {
+      const Case c{{.kv_heads = 2, .head_dim = head_dim, .dtype = DType::kI8}, 2, 0};
+      PagedKvFixture cache = fill(c, {40});
+      auto key = random(2 * head_dim);
+      auto value = random(2 * head_dim);
+      (of_value ? value : key)[3] = of_value ? INFINITY : NAN;
+      cache.put(0, 20, key.data(), value.data());
+      const auto query = random(2 * head_dim);
+      const Answer before = run_one(c, cache, 0, 19, 1, query.data());
+      EXPECT_TRUE(std::ranges::all_of(before.out, [](float x) { return std::isfinite(x); }));
+      const Answer after = run_one(c, cache, 0, 39, 1, query.data());
+      for (std::int64_t i = 0; i < 2 * head_dim; ++i) {
+        EXPECT_EQ(std::isnan(after.out[static_cast<std::size_t>(i)]), i < head_dim) << i;
       }
     }
   }
@@ -468,7 +502,7 @@ TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
 
 // The rows of other sequences of the batch, whose positions are all here, stay as they are.
 TEST_F(AttentionTest, APartIsOfTheSequencesThatItIsGiven) {
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const DType dtype : cached_types(gives_one_answer())) {
     const Case c{{.kv_heads = 1, .head_dim = 32, .block_tokens = 16, .dtype = dtype}, 2, 0};
     const std::int64_t step = attention_border();
     PagedKvFixture cache = fill(c, {9, 2 * step});

@@ -72,7 +72,7 @@ inline void check_paged(const BatchRows& rows, const PagedKv& kv) {
   check_vector(rows.begin, DType::kI32, sequences + 1);
   HEDDLE_CHECK(kv.table.rank == 2 && kv.table.dtype == DType::kI32);
   HEDDLE_CHECK(kv.table.shape[0] == sequences && kv.table.stride[1] == 1);
-  check_floating(kv.dtype);
+  HEDDLE_CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kBf16 || kv.dtype == DType::kI8);
   HEDDLE_CHECK(kv.block_tokens > 0 && kv.block_bytes > 0);
 }
 

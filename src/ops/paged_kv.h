@@ -19,7 +19,9 @@ struct BatchRows {
 /// The keys and values of one layer in a cache of blocks. Position p of sequence s is in slot
 /// p % block_tokens of block `table[s][p / block_tokens]`, and block number n begins n *
 /// block_bytes after `base`. Within a block, keys are at key_offset [kv_heads, block_tokens,
-/// head_dim] and values alike at value_offset.
+/// head_dim] and values alike at value_offset. In int8 a scale, a bfloat16, follows the head_dim
+/// elements of each head of a token, each of which stands for itself times the scale
+/// (ops/kv_row.h).
 struct PagedKv {
   std::byte* base = nullptr;
   std::int64_t block_bytes = 0;
@@ -28,12 +30,12 @@ struct PagedKv {
   std::int64_t value_offset = 0;  ///< Bytes from the start of a block.
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  DType dtype = DType::kBf16;  ///< float32 or bfloat16.
+  DType dtype = DType::kBf16;  ///< float32 or bfloat16; on CPUs int8 as well.
   ConstTensorRef table{};  ///< i32 [sequences, blocks]. Entries that no token needs may be junk.
 
   /// Bytes of one head of one token.
   [[nodiscard]] std::int64_t token_stride() const {
-    return head_dim * static_cast<std::int64_t>(spec::dtype_bytes(dtype));
+    return static_cast<std::int64_t>(spec::kv_row_bytes(dtype, head_dim));
   }
 };
 

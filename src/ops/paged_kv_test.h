@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "ops/kv_row.h"
 #include "ops/op_test.h"
 #include "ops/paged_kv.h"
 
@@ -60,12 +61,22 @@ class PagedKvFixture {
 
   /// Has the key and value of one position, of all heads, as they are.
   void put(std::int64_t s, std::int64_t position, const float* key, const float* value) {
+    if (shape_.dtype == DType::kI8) {
+      for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+        for (const bool of_value : {false, true}) {
+          put_kv_row((of_value ? value : key) + head * shape_.head_dim,
+                     shape_.head_dim,
+                     memory_.data() + row(s, position, head, of_value));
+        }
+      }
+      return;
+    }
     for (std::int64_t at = 0; at < shape_.kv_heads * shape_.head_dim; ++at) {
       for (const bool of_value : {false, true}) {
         const float element = of_value ? value[at] : key[at];
         std::byte* const place =
-            memory_.data() +
-            offset(s, position, at / shape_.head_dim, at % shape_.head_dim, of_value);
+            memory_.data() + row(s, position, at / shape_.head_dim, of_value) +
+            at % shape_.head_dim * static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));
         if (shape_.dtype == DType::kF32) {
           std::memcpy(place, &element, sizeof(element));
         } else {
@@ -79,9 +90,11 @@ class PagedKvFixture {
   /// Element i of the key (or value) of one head of one position.
   [[nodiscard]] float at(
       std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
-    const std::byte* const place = memory_.data() + offset(s, position, head, i, value);
-    return shape_.dtype == DType::kF32 ? *reinterpret_cast<const float*>(place)
-                                       : from_bf16(*reinterpret_cast<const std::uint16_t*>(place));
+    const std::byte* const place = memory_.data() + row(s, position, head, value);
+    return shape_.dtype == DType::kI8 ? kv_row_at(place, shape_.head_dim, i)
+           : shape_.dtype == DType::kF32
+               ? reinterpret_cast<const float*>(place)[i]
+               : from_bf16(reinterpret_cast<const std::uint16_t*>(place)[i]);
   }
 
   /// Entries of the block table of one sequence.
@@ -91,19 +104,21 @@ class PagedKvFixture {
   [[nodiscard]] const std::vector<std::byte>& memory() const { return memory_; }
 
  private:
-  /// Bytes to that element.
-  [[nodiscard]] std::int64_t offset(
-      std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
+  /// Bytes to the key (or value) of one head of one position.
+  [[nodiscard]] std::int64_t row(std::int64_t s,
+                                 std::int64_t position,
+                                 std::int64_t head,
+                                 bool value) const {
     const std::int32_t block =
         table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
-    const std::int64_t element =
-        (head * shape_.block_tokens + position % shape_.block_tokens) * shape_.head_dim + i;
     return block * block_bytes() + layer_bytes() + (value ? layer_bytes() / 2 : 0) +
-           element * static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));
+           (head * shape_.block_tokens + position % shape_.block_tokens) * row_bytes();
   }
   [[nodiscard]] std::int64_t layer_bytes() const {
-    return 2 * shape_.kv_heads * shape_.block_tokens * shape_.head_dim *
-           static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));
+    return 2 * shape_.kv_heads * shape_.block_tokens * row_bytes();
+  }
+  [[nodiscard]] std::int64_t row_bytes() const {
+    return static_cast<std::int64_t>(spec::kv_row_bytes(shape_.dtype, shape_.head_dim));
   }
   [[nodiscard]] std::int64_t block_bytes() const { return 3 * layer_bytes() + 64; }
 

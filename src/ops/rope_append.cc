@@ -1,5 +1,6 @@
 #include "ops/rope_append.h"
 
+#include "ops/attention.h"
 #include "ops/checks.h"
 
 namespace heddle::ops {
@@ -10,6 +11,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t head_dim = args.kv.head_dim;
   const std::int64_t rotary = args.cos_sin.shape[1];
   HEDDLE_CHECK(head_dim % 2 == 0 && rotary % 2 == 0);
+  HEDDLE_CHECK(args.kv.dtype != DType::kI8 || head_dim <= kAttentionHeadDimMax);
   HEDDLE_CHECK(rotary == head_dim || (rotary < head_dim && !context.kernels.rope_normalises));
   check_f32_rows(args.cos_sin, tokens, rotary);
   const DType dtype = args.key.dtype;

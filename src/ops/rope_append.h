@@ -24,7 +24,7 @@ struct RopeAppendArgs {
 
 /// Makes projections ready for attention, in one pass over them. Queries are turned in place; keys
 /// are turned on their way to the cache, where they and the values are written to the places of the
-/// batch's tokens, rounded once to its type.
+/// batch's tokens, rounded once to its type; in int8 as ops/kv_row.h says.
 ///
 /// Turning encodes a token's position by rotating pairs of elements. For the pair of elements i and
 /// i + d/2 of the d elements of a head that rotate, and the token's angle a_i,

@@ -136,5 +136,75 @@ TEST_F(RopeAppendTest, WritesTurnedKeysAndValuesToTheirSlotsAndNothingElse) {
   }
 }
 
+/// The key or value of a head as it lies in the cache.
+std::vector<double> cached_row(
+    const PagedKvFixture& cache, std::int64_t s, std::int64_t position, std::int64_t head, bool v) {
+  std::vector<double> row;
+  for (std::int64_t i = 0; i < 32; ++i) {
+    row.push_back(static_cast<double>(cache.at(s, position, head, i, v)));
+  }
+  return row;
+}
+
+// Within half a step of the head's own grid, whatever the heads beside it are like.
+TEST_F(RopeAppendTest, WritesInt8WithAScaleForEachHeadOfAToken) {
+  if (!gives_one_answer()) {
+    GTEST_SKIP() << "KV in int8 is for CPUs";
+  }
+  PagedKvFixture cache(
+      {.kv_heads = kKvHeads, .head_dim = 32, .block_tokens = 5, .dtype = DType::kI8},
+      {12, 7},
+      rng_);
+  Projections rows = random_projections(32, 0);
+  for (std::int64_t i = 0; i < std::ssize(rows.rows); ++i) {
+    rows.rows[static_cast<std::size_t>(i)] *= std::exp2(static_cast<float>(i / 32 % 40 - 20));
+  }
+  const Projections before = rows;
+  run(rows, cache);
+  for (std::int64_t token = 0; token < kTokens; ++token) {
+    const std::int64_t s = token < 9 ? 0 : 1;
+    const std::int64_t position = token < 9 ? 3 + token : 6;
+    for (std::int64_t head = 0; head < kKvHeads; ++head) {
+      std::vector<double> keys;
+      std::vector<double> values;
+      for (std::int64_t i = 0; i < 32; ++i) {
+        keys.push_back(turned(before, token, kHeads + head, i).first);
+        values.push_back(before.at(token, kHeads + kKvHeads + head, i));
+      }
+      for (const bool v : {false, true}) {
+        const std::vector<double>& exact = v ? values : keys;
+        const auto size = [](double x) { return std::abs(x); };
+        const double largest = std::abs(std::ranges::max(exact, {}, size));
+        const std::vector<double> cached = cached_row(cache, s, position, head, v);
+        for (std::size_t i = 0; i < 32; ++i) {
+          EXPECT_NEAR(cached[i], exact[i], 0.505 * largest / 127)
+              << token << " " << head << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RopeAppendTest, WritesInt8OfZerosOfTheLeastNumbersAndOfWhatIsNotFinite) {
+  std::array<std::byte, 6> row{};
+  const auto written = [&row](const std::array<float, 4>& x) {
+    put_kv_row(x.data(), 4, row.data());
+    std::array<float, 4> read{};
+    for (std::int64_t i = 0; i < 4; ++i) {
+      read[static_cast<std::size_t>(i)] = kv_row_at(row.data(), 4, i);
+    }
+    return read;
+  };
+  EXPECT_EQ(written({0, -0.0F, 0, 0}), (std::array<float, 4>{}));
+  EXPECT_EQ(written({127, -127, 63, 1}), (std::array<float, 4>{127, -127, 63, 1}));
+  EXPECT_EQ(written({1e-42F, -1e-42F, 0, 0}), (std::array<float, 4>{}));
+  const auto huge = written({std::numeric_limits<float>::max(), -1, 0, 0});
+  EXPECT_NEAR(huge[0] / std::numeric_limits<float>::max(), 1.0F, 0.01F);
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    EXPECT_TRUE(
+        std::ranges::all_of(written({1, 2, bad, 4}), [](float x) { return std::isnan(x); }));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::ops

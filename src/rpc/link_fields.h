@@ -121,6 +121,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(36, "mixer", x.mixer);
   v(37, "sinks", x.sinks);
   v(48, "adapter_rank", x.adapter_rank, kCount);
+  v(49, "kv", x.kv);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

@@ -71,6 +71,7 @@ spec::ModelSpec every_field_set() {
                      .kernel = 27,
                      .tiled = true},
           .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
+          .kv = spec::KvType::kI8,
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }
@@ -143,6 +144,7 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.experts, sent.experts);
   EXPECT_EQ(got.linear, sent.linear);
   EXPECT_EQ(got.mixer, sent.mixer);
+  EXPECT_EQ(got.kv, sent.kv);
 }
 
 TEST(LinkFields, RefusesValueHeadsWithoutAKeyHead) {

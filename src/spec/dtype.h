@@ -6,10 +6,10 @@
 
 namespace heddle::spec {
 
-/// Element types that weights, KV blocks and activations may have. kI8 is of weights only, each row
-/// with a float32 scale. So are the types of blocks, from kQ80 on (block_panels.h), of which kF8 is
-/// FP8 as safetensors have it and the others are of GGUF files. kStored is of a whole image only:
-/// each matrix as ModelSpec::formats says.
+/// Element types that weights, KV blocks and activations may have. kI8 is of weights, each row with
+/// a float32 scale, and of keys and values (kv_row_bytes()). The types of blocks, from kQ80 on
+/// (block_panels.h), are of weights only; kF8 of them is FP8 as safetensors have it, the others are
+/// of GGUF files. kStored is of a whole image only: each matrix as ModelSpec::formats says.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -42,10 +42,31 @@ enum class DType : std::uint8_t {
   return dtype == DType::kI8 ? 1 : dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2;
 }
 
-/// The type of embeddings, KV blocks and the inputs of products where matrices are `weights`. (An
-/// embedding of kStored may be blocks all the same.)
+/// The type of embeddings and the inputs of products where matrices are `weights`. (An embedding of
+/// kStored may be blocks all the same.)
 [[nodiscard]] constexpr DType compute_dtype(DType weights) {
   return weights >= DType::kI8 ? DType::kBf16 : weights;
+}
+
+/// What keys and values are kept as.
+enum class KvType : std::uint8_t {
+  kComputed,  ///< In compute_dtype() of the weights.
+  kI8         ///< In int8, each head of a token with a scale.
+};
+
+/// The type of keys and values in blocks, where matrices are `weights`: float32, bfloat16 or int8.
+[[nodiscard]] constexpr DType kv_dtype(KvType kv, DType weights) {
+  return kv == KvType::kI8 ? DType::kI8 : compute_dtype(weights);
+}
+
+/// Bytes that follow the elements of a head of a token: of int8 its scale, a bfloat16.
+[[nodiscard]] constexpr std::size_t kv_scale_bytes(DType kv) {
+  return kv == DType::kI8 ? 2 : 0;
+}
+
+/// Bytes that the keys, or the values, of one head of one token take.
+[[nodiscard]] constexpr std::size_t kv_row_bytes(DType kv, std::int64_t head_dim) {
+  return static_cast<std::size_t>(head_dim) * dtype_bytes(kv) + kv_scale_bytes(kv);
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",

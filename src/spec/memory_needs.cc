@@ -124,8 +124,8 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
 }
 
 std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
-  return static_cast<std::uint64_t>(2 * model.kv_heads * model.head_dim) *
-         dtype_bytes(compute_dtype(dtype));
+  return static_cast<std::uint64_t>(2 * model.kv_heads) *
+         kv_row_bytes(kv_dtype(model.kv, dtype), model.head_dim);
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ namespace heddle::spec {
 /// The image that holds them is a little larger, by the alignment of its tensors.
 [[nodiscard]] std::uint64_t weight_bytes(const ModelSpec& model, DType dtype);
 
-/// KV is of compute_dtype(dtype) throughout.
+/// KV is of kv_dtype(model.kv, dtype) throughout.
 ///
-/// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors
-/// (key and value) of kv_heads * head_dim for each layer of attention.
+/// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors (key
+/// and value) of kv_heads rows for each layer of attention, each of kv_row_bytes().
 [[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
 
 /// Bytes of the state that a sequence has beside KV, in float32 always: of each layer of linear

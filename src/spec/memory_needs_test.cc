@@ -114,6 +114,15 @@ TEST(MemoryNeeds, WindowsBoundTheKv) {
   EXPECT_EQ(kv_bytes(model, DType::kBf16, 50), 16 * per_layer * 50);
 }
 
+TEST(MemoryNeeds, KvInInt8HasAScaleForEachHead) {
+  ModelSpec model = llama_1b();
+  model.kv = KvType::kI8;
+  for (const DType weights : {DType::kBf16, DType::kF32, DType::kStored}) {
+    EXPECT_EQ(kv_bytes_per_token(model, weights), 16U * 2 * 8 * (64 + 2));
+  }
+  EXPECT_EQ(weight_bytes(model, DType::kBf16), weight_bytes(llama_1b(), DType::kBf16));
+}
+
 TEST(MemoryNeeds, SmallestIsBoundedByTheContext) {
   ModelSpec model = llama_1b();
   const MemoryNeeds needs = memory_needs(model, DType::kBf16);

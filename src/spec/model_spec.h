@@ -183,6 +183,7 @@ struct ModelSpec {
   std::vector<Mixer> mixer{};  ///< Per layer; empty: kAttention for all.
   /// Ranks that its LoRA adapters have at most; 0: it has none.
   std::int64_t adapter_rank = 0;
+  KvType kv = KvType::kComputed;  ///< As it is configured; no checkpoint says it.
   /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole
   /// model's.
   Shard shard{};

@@ -10,6 +10,9 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
+  if (model.kv != KvType::kComputed) {
+    return "KV in int8";
+  }
   if (has_states(model)) {
     return "linear attention";
   }

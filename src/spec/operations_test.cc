@@ -47,6 +47,12 @@ TEST(CpuOnly, NamesWhatGpusLackOfGptOss) {
   EXPECT_EQ(cpu_only(model, DType::kBf16), "sinks of attention");
 }
 
+TEST(CpuOnly, NamesKvInInt8) {
+  ModelSpec model;
+  model.kv = KvType::kI8;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "KV in int8");
+}
+
 TEST(AttentionScale, IsByTheHeadUnlessTheModelSays) {
   ModelSpec model;
   model.head_dim = 64;

@@ -41,7 +41,9 @@ Result<void> check_range(const char* field,
 Result<void> check_place(const Geometry& g, std::int64_t layer) {
   const LayerPlace& place = g.places[static_cast<std::size_t>(layer)];
   const std::string name = "layer " + std::to_string(layer);
-  const std::int64_t side = g.kv_heads * g.head_dim * (g.bf16 != 0 ? 2 : 4);
+  const ops::PagedKv kv{.head_dim = g.head_dim, .dtype = kv_dtype(g)};
+  const std::int64_t side = g.kv_heads * kv.token_stride();
+  const std::int64_t aligned = kv_dtype(g) == ops::DType::kI8 ? 1 : 4;
   if (place.group < 0 || place.group >= g.groups) {
     return refuse(name + "'s group", std::to_string(place.group), "there are fewer");
   }
@@ -55,7 +57,8 @@ Result<void> check_place(const Geometry& g, std::int64_t layer) {
                   "they have to fit its bytes");
   }
   for (const std::int64_t offset : {place.key_offset, place.value_offset}) {
-    if (offset < 0 || offset > place.block_bytes - side * place.block_tokens || offset % 4 != 0) {
+    if (offset < 0 || offset > place.block_bytes - side * place.block_tokens ||
+        offset % aligned != 0) {
       return refuse(
           name + "'s offset in a block", std::to_string(offset), "keys and values have to fit");
     }
@@ -82,12 +85,17 @@ Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::in
                           check_range("layers", g.layers, 1, kLayersMax),
                           check_range("groups", g.groups, 1, kGroupsMax),
                           check_range("rows", g.rows, 1, kRowsMax),
-                          check_range("blocks", g.blocks, 1, kBlocksMax),
-                          check_range("bf16", g.bf16, 0, 1)};
+                          check_range("blocks", g.blocks, 1, kBlocksMax)};
   for (const Result<void>& checked : checks) {
     if (!checked) {
       return checked;
     }
+  }
+  const std::array types{ops::DType::kF32, ops::DType::kBf16, ops::DType::kI8};
+  if (std::ranges::none_of(
+          types, [&](ops::DType type) { return g.kv == static_cast<std::int64_t>(type); })) {
+    return refuse(
+        "kv", std::to_string(g.kv), "the number of float32, bfloat16 or int8 it has to be");
   }
   if (g.heads % g.kv_heads != 0) {
     return refuse("heads", std::to_string(g.heads), "a multiple of kv_heads it has to be");

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "device/device.h"
+#include "ops/paged_kv.h"
 
 namespace heddle::weave {
 
@@ -34,7 +35,7 @@ struct LayerPlace {
 struct Geometry {
   std::array<char, 16> kernels{};  ///< The instruction set: others give other bits.
   std::int64_t page_bytes = 0;
-  std::int64_t bf16 = 0;  ///< 1: keys and values are; 0: float32.
+  std::int64_t kv = 0;  ///< Of keys and values, an ops::DType: float32, bfloat16 or int8.
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -47,6 +48,11 @@ struct Geometry {
   float soft_cap = 0.0F;
   std::array<LayerPlace, kLayersMax> places{};
 };
+
+/// The type of keys and values. Of a geometry that check_geometry() takes.
+[[nodiscard]] inline ops::DType kv_dtype(const Geometry& geometry) {
+  return static_cast<ops::DType>(geometry.kv);
+}
 
 /// kInvalidArgument, naming the field, its value and what would be right, where the geometry cannot
 /// be served by kernels called `kernels` over pages of `page_bytes`.

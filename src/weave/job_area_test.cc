@@ -62,6 +62,7 @@ TEST(CheckGeometry, RefusesWhatCannotBeServedHereAndSaysWhat) {
   refused([](Geometry& g) { g.kv_heads = 0; }, "kv_heads is 0");
   refused([](Geometry& g) { g.head_dim = 257; }, "head_dim is 257");
   refused([](Geometry& g) { g.border = 0; }, "border is 0");
+  refused([](Geometry& g) { g.kv = 3; }, "kv is 3");
   refused([](Geometry& g) { g.layers = 257; }, "layers is 257");
   refused([](Geometry& g) { g.groups = 17; }, "groups is 17");
   refused([](Geometry& g) { g.rows = INT64_MAX; }, "rows is 9223372036854775807");

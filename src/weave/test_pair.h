@@ -33,7 +33,7 @@ inline std::string_view kernels() {
 /// Layer 1 is in a group of its own, as one with a window would be.
 inline Geometry geometry() {
   Geometry g{.page_bytes = kPageBytes,
-             .bf16 = 0,
+             .kv = static_cast<std::int64_t>(spec::DType::kF32),
              .heads = kHeads,
              .kv_heads = kKvHeads,
              .head_dim = kHeadDim,

@@ -129,7 +129,7 @@ weave::Geometry geometry_of(const Side& side) {
       engine::plan_kv(spec, engine::all_layers(spec), side.model.layout.dtype, kPageBytes).value();
   const std::string kernels = ops::kernels_name(device::Kind::kCuda).value();
   weave::Geometry g{.page_bytes = kPageBytes,
-                    .bf16 = plan.dtype == spec::DType::kBf16 ? 1 : 0,
+                    .kv = static_cast<std::int64_t>(plan.dtype),
                     .heads = spec.heads,
                     .kv_heads = spec.kv_heads,
                     .head_dim = spec.head_dim,

@@ -208,6 +208,14 @@ TEST_P(DemoModelTest, AnswersAreRightInInt8) {
   EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.95);
 }
 
+TEST_P(DemoModelTest, AnswersAreRightOverKvInInt8) {
+  const auto some = problems(100);
+  TestHost host{1024, std::size_t{64} << 10U};
+  LoadedModel model = host.load(directory(), spec::DType::kBf16);
+  model.spec.kv = spec::KvType::kI8;
+  EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.98);
+}
+
 /// What one rank of a group, in a process of its own, makes of `problems`: whether its answers are
 /// right, and the same as the other ranks'.
 class ShardRank {

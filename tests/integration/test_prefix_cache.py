@@ -1,6 +1,8 @@
 """Conversations whose beginning is cached: told in usage and metrics, and never shared between
 tenants."""
 
+import json
+import re
 import time
 
 import pytest
@@ -128,3 +130,29 @@ def test_a_cached_prefix_gives_way_to_other_models(server):
             assert status == 200 and got["choices"][0]["message"]["content"] == answer
     closed = 'heddle_prefix_cache_evicted_pages_total{device="cpu0",reason="closed"}'
     eventually(lambda: metrics(server)[closed] > 0)
+
+
+def test_kv_in_int8_holds_more_tokens_and_answers_alike():
+    path = heddle.MODELS / MODEL
+    rows = [f"  wide: {{path: {path}}}\n", f"  narrow: {{path: {path}, kv_cache_dtype: int8}}\n"]
+    shape = json.loads((path / "config.json").read_text())
+    width = shape["hidden_size"] // shape["num_attention_heads"]
+    with heddle.Server(heddle.config(models=rows)) as server:
+        right = {"wide": 0, "narrow": 0}
+        for prompt, answer in heddle.eval_set(MODEL, 20):
+            for model in right:
+                body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+                status, _, got = server.call("/v1/chat/completions", body)
+                assert status == 200, got
+                right[model] += got["choices"][0]["message"]["content"] == answer
+        assert min(right.values()) >= 19, right
+        for turn in range(2):
+            body = {"model": "narrow", "prompt": TURN, "max_tokens": 2}
+            _, _, answer = server.call("/v1/completions", body)
+            assert (cached(answer) > 0) == (turn == 1)
+        _, _, text = server.call("/metrics")
+        tokens = {
+            model: int(re.search(rf'cache_config_info{{block_size="(\d+)",model_name="{model}"', text)[1])
+            for model in right
+        }
+        assert tokens["narrow"] / tokens["wide"] == pytest.approx(2 * width / (width + 2), rel=0.02)

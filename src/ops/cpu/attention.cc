@@ -66,6 +66,7 @@ class Work {
                          .soft_cap = args_.soft_cap,
                          .keys = kv.base + kv.key_offset + head_bytes,
                          .values = kv.base + kv.value_offset + head_bytes,
+                         .token_bytes = kv.token_stride(),
                          .block_bytes = kv.block_bytes,
                          .block_tokens = kv.block_tokens,
                          .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
@@ -84,7 +85,9 @@ class Work {
     }
     set_parts(block, s, token, kv_head);
     const SimdKernels& simd = simd_kernels();
-    (kv.dtype == DType::kBf16 ? simd.attention_bf16 : simd.attention_f32)(block);
+    (kv.dtype == DType::kI8     ? simd.attention_int8
+     : kv.dtype == DType::kBf16 ? simd.attention_bf16
+                                : simd.attention_f32)(block);
   }
 
   void set_parts(AttentionBlock& block,

@@ -1,9 +1,12 @@
 #include "ops/rope_append.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ops/bf16.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/simd/kernels.h"
+#include "ops/kv_row.h"
 
 namespace heddle::ops::cpu {
 namespace {
@@ -24,6 +27,44 @@ void turn(const float* x, const float* cos, const float* sin, std::int64_t half,
     put(out + i, a * cos[i] - b * sin[i]);
     put(out + i + half, b * cos[i] + a * sin[i]);
   }
+}
+
+/// Writes a key, of which the first 2 * half elements are to be turned.
+template <class Element>
+void put_key(const float* key,
+             const float* cos,
+             const float* sin,
+             std::int64_t half,
+             std::int64_t head_dim,
+             std::byte* place) {
+  auto* const out = reinterpret_cast<Element*>(place);
+  turn(key, cos, sin, half, out);
+  for (std::int64_t i = 2 * half; i < head_dim; ++i) {
+    put(out + i, key[i]);
+  }
+}
+template <>
+void put_key<std::int8_t>(const float* key,
+                          const float* cos,
+                          const float* sin,
+                          std::int64_t half,
+                          std::int64_t head_dim,
+                          std::byte* place) {
+  std::array<float, kHeadDimMax> turned{};
+  put_key<float>(key, cos, sin, half, head_dim, reinterpret_cast<std::byte*>(turned.data()));
+  put_kv_row(turned.data(), head_dim, place);
+}
+
+template <class Element>
+void put_value(const float* value, std::int64_t head_dim, std::byte* place) {
+  auto* const out = reinterpret_cast<Element*>(place);
+  for (std::int64_t i = 0; i < head_dim; ++i) {
+    put(out + i, value[i]);
+  }
+}
+template <>
+void put_value<std::int8_t>(const float* value, std::int64_t head_dim, std::byte* place) {
+  put_kv_row(value, head_dim, place);
 }
 
 template <class Element>
@@ -47,17 +88,8 @@ void append_token(const RopeAppendArgs& args, std::int64_t sequence, std::int64_
       kv.base + block * kv.block_bytes + position % kv.block_tokens * kv.token_stride();
   for (std::int64_t head = 0; head < kv.kv_heads; ++head) {
     std::byte* const place = slot + head * kv.block_tokens * kv.token_stride();
-    const float* const key = head_of(args.key, head);
-    auto* const turned = reinterpret_cast<Element*>(place + kv.key_offset);
-    turn(key, cos, sin, half, turned);
-    for (std::int64_t i = 2 * half; i < kv.head_dim; ++i) {
-      put(turned + i, key[i]);
-    }
-    const float* const value = head_of(args.value, head);
-    auto* const out = reinterpret_cast<Element*>(place + kv.value_offset);
-    for (std::int64_t i = 0; i < kv.head_dim; ++i) {
-      put(out + i, value[i]);
-    }
+    put_key<Element>(head_of(args.key, head), cos, sin, half, kv.head_dim, place + kv.key_offset);
+    put_value<Element>(head_of(args.value, head), kv.head_dim, place + kv.value_offset);
   }
 }
 
@@ -67,14 +99,16 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
   cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
     const auto* begin = args.rows.begin.as<std::int32_t>();
     const std::int64_t sequences = args.rows.sequences();
-    const bool bf16 = args.kv.dtype == DType::kBf16;
+    const auto append = args.kv.dtype == DType::kI8     ? append_token<std::int8_t>
+                        : args.kv.dtype == DType::kBf16 ? append_token<std::uint16_t>
+                                                        : append_token<float>;
     pool.parallel_for(begin[sequences], 1, [&](std::int64_t first, std::int64_t last, int) {
       std::int64_t s = std::upper_bound(begin, begin + sequences + 1, first) - begin - 1;
       for (std::int64_t token = first; token < last; ++token) {
         while (token >= begin[s + 1]) {
           ++s;
         }
-        (bf16 ? append_token<std::uint16_t> : append_token<float>)(args, s, token);
+        append(args, s, token);
       }
     });
   });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/checks.h"
 #include "ops/cuda/kernels/batch_params.h"
 #include "ops/cuda/launch.h"
 #include "ops/paged_kv.h"
@@ -15,7 +16,9 @@ namespace heddle::ops::cuda {
           .one_row_each = tokens == rows.sequences() ? 1 : 0};
 }
 
+/// CHECK-fails where kernels know no keys and values of that type.
 [[nodiscard]] inline PagedKvParams paged_kv_params(const PagedKv& kv) {
+  check_floating(kv.dtype);
   return {.keys = kv.base + kv.key_offset,
           .values = kv.base + kv.value_offset,
           .block_bytes = kv.block_bytes,

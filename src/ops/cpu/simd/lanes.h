@@ -41,6 +41,8 @@ using I8x2W = std::int8_t __attribute__((ext_vector_type(2 * kWidth)));
 
 /// A bfloat16 as stored: the upper half of a float.
 enum class Bf16 : std::uint16_t {};
+/// An integer of a row that has a scale.
+enum class Code : std::int8_t {};
 
 #define HEDDLE_SIMD static inline __attribute__((always_inline))
 
@@ -63,6 +65,15 @@ HEDDLE_SIMD F32x16 load(const Bf16* source) {
   std::memcpy(&half, source, sizeof(half));
   const U32x16 wide = __builtin_convertvector(half, U32x16) << 16U;
   return __builtin_bit_cast(F32x16, wide);
+}
+
+HEDDLE_SIMD F32x16 load(const Code* source) {
+  return __builtin_convertvector(__builtin_convertvector(load_as<I8x16>(source), I32x16), F32x16);
+}
+
+/// The float that is the same number.
+HEDDLE_SIMD float widened(Bf16 value) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(value) << 16U);
 }
 
 /// The first `count` < 16 elements, then zeros.

@@ -14,7 +14,8 @@ namespace {
 const SimdKernels& simd_x86_amx() {
   static constexpr SimdKernels kKernels = [] {
     SimdKernels kernels = make_simd_kernels("amx");
-    kernels.attention_bf16 = amx_attention;
+    kernels.attention_bf16 = amx_attention<Bf16>;
+    kernels.attention_int8 = amx_attention<Code>;
     kernels.attention_step = kStepPositions;
     kernels.linear_bf16.multiply = amx_linear;
     kernels.linear_bf16.pack = amx_pack_tokens;
