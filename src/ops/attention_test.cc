@@ -241,8 +241,7 @@ Reference reference(const Case& c,
   return result;
 }
 
-/// With `caps` also what CPUs alone have.
-std::vector<Case> cases(bool caps) {
+std::vector<Case> cases() {
   std::vector<Case> result;
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     for (const std::int64_t window : {0, 1, 7, 16, 33}) {
@@ -259,24 +258,22 @@ std::vector<Case> cases(bool caps) {
     result.push_back({{.kv_heads = 1, .head_dim = 64, .block_tokens = 32, .dtype = dtype}, 16, 0});
     result.push_back({{.kv_heads = 3, .head_dim = 256, .block_tokens = 24, .dtype = dtype}, 3, 0});
     result.push_back({{.kv_heads = 1, .head_dim = 2, .block_tokens = 1, .dtype = dtype}, 1, 3});
-    if (caps) {
-      result.push_back(
-          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
-      result.push_back(
-          {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
-      // Of sinks some are above all scores, and some below.
-      const std::vector<float> sinks{9.0F, -20.0F, 0.5F, -1.0F, 3.0F, 0.0F};
-      result.push_back(
-          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 7, 0.0F, sinks});
-      result.push_back(
-          {{.kv_heads = 3, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 6, 0, 0.0F, sinks});
-    }
+    result.push_back(
+        {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
+    result.push_back(
+        {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
+    // Of sinks some are above all scores, and some below.
+    const std::vector<float> sinks{9.0F, -20.0F, 0.5F, -1.0F, 3.0F, 0.0F};
+    result.push_back(
+        {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 7, 0.0F, sinks});
+    result.push_back(
+        {{.kv_heads = 3, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 6, 0, 0.0F, sinks});
   }
   return result;
 }
 
 TEST_F(AttentionTest, AgreesWithDouble) {
-  for (const Case& c : cases(gives_one_answer())) {
+  for (const Case& c : cases()) {
     for (const Queried q : {Queried{1, 1},
                             Queried{15, 2},
                             Queried{16, 16},
@@ -310,7 +307,7 @@ TEST_F(AttentionTest, AgreesWithDouble) {
 // least, where a backend promises less, its value does not and its bits are the same again.
 TEST_F(AttentionTest, GivesATokenTheSameHoweverItIsBatched) {
   const std::vector<Queried> sequences{{37, 37}, {21, 1}, {64, 5}, {18, 17}, {270, 150}};
-  for (const Case& c : cases(gives_one_answer())) {
+  for (const Case& c : cases()) {
     if (!gives_one_answer() && c.window % 16 != 0) {
       continue;  // What this test looks for there does not depend on windows.
     }
@@ -409,7 +406,7 @@ TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
   if (!gives_one_answer()) {
     GTEST_SKIP() << "its bits are not promised";
   }
-  for (Case c : cases(gives_one_answer())) {
+  for (Case c : cases()) {
     c.window = 0;
     const Divided batch = divide(attention_border(), 6);
     PagedKvFixture cache = fill(c, batch.lengths);
@@ -425,7 +422,7 @@ TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
 
 // Wherever the border is, where bits are not promised.
 TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
-  for (Case c : cases(gives_one_answer())) {
+  for (Case c : cases()) {
     c.window = 0;
     const Divided batch = divide(gives_one_answer() ? attention_border() : 1, 5);
     PagedKvFixture cache = fill(c, batch.lengths);

@@ -37,8 +37,6 @@ struct WaitArgs;
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
-  /// Null, as are gated_delta, gelu_mul, rescale and sigmoid_mul, where no model needs it
-  /// (spec::cpu_only).
   void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
@@ -56,6 +54,7 @@ struct KernelTable {
   /// Gives back what a survey took; returns how many ways were timed.
   std::int64_t (*end_survey)(device::Stream& stream) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
+  /// Null, as is sigmoid_mul, where no model needs it (spec::cpu_only).
   void (*gated_delta)(device::Stream& stream, const GatedDeltaArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;

@@ -9,6 +9,7 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
   for (const device::Kind kind : {device::Kind::kCpu, device::Kind::kCuda}) {
     const KernelTable* table = kernels_for(kind);
     ASSERT_NE(table, nullptr);
+    EXPECT_NE(table->add_norm, nullptr);
     EXPECT_NE(table->all_gather, nullptr);
     EXPECT_NE(table->all_reduce, nullptr);
     EXPECT_NE(table->attention, nullptr);
@@ -16,9 +17,11 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->experts, nullptr);
     EXPECT_NE(table->share_rows, nullptr);
     EXPECT_NE(table->gather_rows, nullptr);
+    EXPECT_NE(table->gelu_mul, nullptr);
     EXPECT_NE(table->linear, nullptr);
     EXPECT_NE(table->log_probs, nullptr);
     EXPECT_NE(table->penalties, nullptr);
+    EXPECT_NE(table->rescale, nullptr);
     EXPECT_NE(table->rms_norm, nullptr);
     EXPECT_NE(table->rope_append, nullptr);
     EXPECT_NE(table->sample, nullptr);

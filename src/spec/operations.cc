@@ -6,7 +6,6 @@
 namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model, DType image) {
-  const Scales& scales = model.scales;
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
@@ -37,16 +36,7 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (experts.count > kGpuExperts || experts.active > kGpuActiveExperts) {
     return "so many experts";
   }
-  if (model.norms != Norms::kBefore) {
-    return "norms of what layers add";
-  }
-  if (model.activation != Activation::kSilu) {
-    return "gates of GELU";
-  }
-  if (scales.embedding != 1.0 || scales.residual != 1.0 || scales.logits != 1.0) {
-    return "scaled embeddings, sums or logits";
-  }
-  return scales.attention_cap > 0 || scales.logit_cap > 0 ? "soft caps" : "";
+  return "";
 }
 
 bool has_states(const ModelSpec& model) {

@@ -194,7 +194,12 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only
           .narrow_splits = static_cast<std::int32_t>(plan.narrow_splits),
           .wide_splits = static_cast<std::int32_t>(plan.wide_splits),
           .counters = nullptr,
-          .scale_log2 = args.scale * std::numbers::log2e_v<float>};
+          .scale_log2 = args.scale * std::numbers::log2e_v<float>,
+          .cap_log2 = args.soft_cap * std::numbers::log2e_v<float>,
+          .cap_turn = args.soft_cap > 0.0F
+                          ? 2.0F * args.scale * std::numbers::log2e_v<float> / args.soft_cap
+                          : 0.0F,
+          .sinks = args.sinks.as<float>()};
 }
 
 void launch_blocks(device::CudaStream& stream,

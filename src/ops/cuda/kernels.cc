@@ -5,7 +5,8 @@
 namespace heddle::ops::cuda {
 
 const KernelTable& cuda_kernels() {
-  static constexpr KernelTable kTable{.all_gather = all_gather,
+  static constexpr KernelTable kTable{.add_norm = add_norm,
+                                      .all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,
                                       .attention_turns = attention_turns,
@@ -15,12 +16,14 @@ const KernelTable& cuda_kernels() {
                                       .end_survey = end_survey,
                                       .experts = experts,
                                       .gather_rows = gather_rows,
+                                      .gelu_mul = gelu_mul,
                                       .linear = linear,
                                       .linear_norm = linear_norm,
                                       .linear_silu = linear_silu,
                                       .log_probs = log_probs,
                                       .post_guest_attention = post_guest_attention,
                                       .penalties = penalties,
+                                      .rescale = rescale,
                                       .rms_norm = rms_norm,
                                       .rope_append = rope_append,
                                       .sample = sample,
