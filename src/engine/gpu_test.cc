@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/generating_rig_test.h"
+#include "engine/launches_test.h"
 #include "engine/test_host.h"
 #include "spec/operations.h"
 
@@ -196,10 +197,6 @@ TEST_F(OneGpuTest, InputsOfADecodeStepDoNotQueueAtACopyEngine) {
   }
 }
 
-/// Kernels that a step of one sequence launches beside those of layers: embedding, rows that
-/// sample, their norm, head, penalties, sample; its inputs.
-constexpr unsigned long kLaunchesOfAStep = 7;
-
 TEST_F(OneGpuTest, ALayerOfAStepOfOneSequenceIsFewLaunches) {
   if (!gpu_is_emulated()) {
     GTEST_SKIP() << "only the emulated driver counts";
@@ -213,9 +210,7 @@ TEST_F(OneGpuTest, ALayerOfAStepOfOneSequenceIsFewLaunches) {
     const unsigned long before = driver_->calls("kernel");
     ASSERT_TRUE(bench.step({1}, 16));
     const unsigned long launches = driver_->calls("kernel") - before;
-    const auto layers = static_cast<unsigned long>(model.layers);
-    // The first layer has its norm by itself.
-    EXPECT_LE(launches, kLaunchesOfAStep + 6 * layers + 1) << golden << ", " << layers << " layers";
+    EXPECT_LE(launches, launches_of_a_step(model)) << golden << ", " << model.layers << " layers";
   }
 }
 

@@ -1,6 +1,5 @@
 #include "spec/operations.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace heddle::spec {
@@ -15,17 +14,7 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (model.attention_gate || model.rotary_dim > 0) {
     return "gates of attention or heads that rotate in part";
   }
-  if (model.sinks) {
-    return "sinks of attention";
-  }
   const Experts& experts = model.experts;
-  if (experts.biased || experts.gate_limit > 0) {
-    return "experts with biases or limits";
-  }
-  if (std::ranges::find(model.formats, DType::kMxfp4) != model.formats.end() &&
-      image == DType::kStored) {
-    return "blocks of MXFP4";
-  }
   if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
     return "experts in float32 or int8";
   }
