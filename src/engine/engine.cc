@@ -111,6 +111,9 @@ Result<void> Engine::Impl::add_model(ModelId id,
             .decoder = std::move(*decoder),
             .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec)),
             .adapters = ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
+  if (device_.properties().kind == device::Kind::kCuda) {
+    models_.at(id).kv.copy_states_by(*stream_);
+  }
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;

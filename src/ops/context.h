@@ -54,7 +54,6 @@ struct KernelTable {
   /// Gives back what a survey took; returns how many ways were timed.
   std::int64_t (*end_survey)(device::Stream& stream) = nullptr;
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
-  /// Null, as is sigmoid_mul, where no model needs it (spec::cpu_only).
   void (*gated_delta)(device::Stream& stream, const GatedDeltaArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;

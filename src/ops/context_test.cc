@@ -16,6 +16,7 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->choose_experts, nullptr);
     EXPECT_NE(table->experts, nullptr);
     EXPECT_NE(table->share_rows, nullptr);
+    EXPECT_NE(table->gated_delta, nullptr);
     EXPECT_NE(table->gather_rows, nullptr);
     EXPECT_NE(table->gelu_mul, nullptr);
     EXPECT_NE(table->linear, nullptr);
@@ -25,6 +26,7 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->rms_norm, nullptr);
     EXPECT_NE(table->rope_append, nullptr);
     EXPECT_NE(table->sample, nullptr);
+    EXPECT_NE(table->sigmoid_mul, nullptr);
     EXPECT_NE(table->silu_mul, nullptr);
     EXPECT_NE(table->wait, nullptr);
   }

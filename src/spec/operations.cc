@@ -8,12 +8,6 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
-  if (has_states(model)) {
-    return "linear attention";
-  }
-  if (model.attention_gate || model.rotary_dim > 0) {
-    return "gates of attention or heads that rotate in part";
-  }
   const Experts& experts = model.experts;
   if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
     return "experts in float32 or int8";

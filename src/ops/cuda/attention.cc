@@ -264,8 +264,8 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
 
 bool attention_turns(const AttentionArgs& args) {
   const ConstTensorRef& angles = args.turn.cos_sin;
-  return args.query.dtype == DType::kBf16 && suits_mma(args) &&
-         moves_by(2, angles.data, angles.dtype, angles.stride[0]);
+  return args.query.dtype == DType::kBf16 && angles.shape[1] == args.kv.head_dim &&
+         suits_mma(args) && moves_by(2, angles.data, angles.dtype, angles.stride[0]);
 }
 
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args) {

@@ -23,6 +23,7 @@ void attention_of_missing(device::Stream& stream, const AttentionArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args);
 void experts(device::Stream& stream, const ExpertsArgs& args);
+void gated_delta(device::Stream& stream, const GatedDeltaArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void gelu_mul(device::Stream& stream, const GeluMulArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
@@ -37,6 +38,7 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args);
 void sample(device::Stream& stream, const SampleArgs& args);
 void send(device::Stream& stream, const SendArgs& args);
 void share_rows(device::Stream& stream, const ShareRowsArgs& args);
+void sigmoid_mul(device::Stream& stream, const SigmoidMulArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
 void wait(device::Stream& stream, const WaitArgs& args);
 
