@@ -58,8 +58,6 @@ class ModelKv {
 
   /// A sequence without blocks.
   [[nodiscard]] SequenceKv make_sequence() const;
-  /// States of sequences that go on from a copy are copied by `stream`: KeptStates::copy_by().
-  void copy_states_by(device::Stream& stream) { states_.copy_by(stream); }
   /// Gives `sequence` the blocks that positions [0, tokens) need beyond those it has. All or
   /// kResourceExhausted, and then nothing has changed.
   Result<void> grow(SequenceKv& sequence, std::int64_t tokens);

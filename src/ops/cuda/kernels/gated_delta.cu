@@ -179,37 +179,56 @@ class StripPart {
     }
   }
 
-  /// Takes in a token, by `key` and `query` of its key head. Its value becomes what it sees.
-  __device__ void take(std::int64_t token, const float* query, const float* key) {
+  /// What the lane needs of a token: of queries and keys those of its rows.
+  struct Token {
+    float beta;
+    float alpha;
+    float value;
+    float key[kRows];
+    float query[kRows];
+  };
+  [[nodiscard]] __device__ Token fetch(std::int64_t token, std::int32_t key_head) const {
     const float* const rates = params_.rates + token * params_.rates_stride + head_;
-    const float beta = rates[0];
-    const float alpha = rates[params_.value_heads];
-    const bool has_value = value_ < params_.value_dim;
-    float* const value = params_.rows + token * channels(params_) +
-                         2 * params_.key_heads * params_.key_dim + head_ * params_.value_dim +
-                         (has_value ? value_ : 0);
-    float keys[kRows];
+    const float* const query =
+        params_.rows + token * channels(params_) + key_head * params_.key_dim;
+    const float* const key = query + params_.key_heads * params_.key_dim;
+    Token own;
+    own.beta = rates[0];
+    own.alpha = rates[params_.value_heads];
+    own.value = value_ < params_.value_dim ? *value_of(token) : 0.0F;
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      own.key[j] = has(j) ? key[row_ + j * kLaneRows] : 0.0F;
+      own.query[j] = has(j) ? query[row_ + j * kLaneRows] : 0.0F;
+    }
+    return own;
+  }
+
+  /// Takes in a token. Its value becomes what it sees.
+  __device__ void take(std::int64_t token, const Token& own) {
     float memory = 0.0F;
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
-      keys[j] = has(j) ? key[row_ + j * kLaneRows] : 0.0F;
-      memory = fmaf(state_[j], keys[j], memory);
+      memory = fmaf(state_[j], own.key[j], memory);
     }
-    memory = column_sum(memory);
-    const float change = has_value ? beta * (*value - alpha * memory) : 0.0F;
+    const float change = own.beta * (own.value - own.alpha * column_sum(memory));
     float seen = 0.0F;
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
-      state_[j] = fmaf(keys[j], change, alpha * state_[j]);
-      seen = fmaf(state_[j], has(j) ? query[row_ + j * kLaneRows] : 0.0F, seen);
+      state_[j] = fmaf(own.key[j], change, own.alpha * state_[j]);
+      seen = fmaf(state_[j], own.query[j], seen);
     }
     seen = column_sum(seen);
-    if (has_value && row_ == 0) {
-      *value = seen;
+    if (value_ < params_.value_dim && row_ == 0) {
+      *value_of(token) = seen;
     }
   }
 
  private:
+  [[nodiscard]] __device__ float* value_of(std::int64_t token) const {
+    return params_.rows + token * channels(params_) + 2 * params_.key_heads * params_.key_dim +
+           head_ * params_.value_dim + value_;
+  }
   [[nodiscard]] __device__ bool has(int j) const { return row_ + j * kLaneRows < params_.key_dim; }
   [[nodiscard]] __device__ std::int32_t place(int j) const {
     return (row_ + j * kLaneRows) * kDeltaStrip + column_;
@@ -269,12 +288,14 @@ __device__ void run_rule(const GatedDeltaParams& params) {
   const bool has_tail = which.own == 0 && blockIdx.z == 0;
   StripPart<kRows> part(params, head);
   part.load(sequence.fresh ? nullptr : kept + strip);
-  const std::int64_t width = channels(params);
   std::int32_t column = 0;
+  auto next = part.fetch(sequence.first, which.key_head);
   for (std::int32_t t = 0; t < sequence.count; ++t) {
-    const float* const row = params.rows + (sequence.first + t) * width;
-    const float* const query = row + which.key_head * params.key_dim;
-    part.take(sequence.first + t, query, query + params.key_heads * params.key_dim);
+    const auto token = next;
+    if (t + 1 < sequence.count) {  // Comes while this one is taken in.
+      next = part.fetch(sequence.first + t + 1, which.key_head);
+    }
+    part.take(sequence.first + t, token);
     for (; column < params.copy_columns; ++column) {
       const std::int32_t behind =
           params.copy_behind[sequence.number * params.copy_columns + column];
