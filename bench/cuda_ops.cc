@@ -19,10 +19,12 @@
 
 #include "base/rng.h"
 #include "device/cuda/cuda_device.h"
+#include "ops/add_norm.h"
 #include "ops/attention.h"
 #include "ops/bf16.h"
 #include "ops/experts.h"
 #include "ops/gather_rows.h"
+#include "ops/gelu_mul.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
 #include "ops/silu_mul.h"
@@ -261,6 +263,20 @@ class Bench {
       ops::silu_mul(
           context_,
           {.gate_up = wide.matrix(tokens, 2 * kInner), .out = half.matrix(tokens, kInner)});
+    });
+    report("gelu_mul", tokens * kInner * 10, [&] {
+      ops::gelu_mul(
+          context_,
+          {.gate_up = wide.matrix(tokens, 2 * kInner), .out = half.matrix(tokens, kInner)});
+    });
+    report("add_norm", tokens * kColumns * 14, [&] {
+      const ops::ConstTensorRef scale = ops::tensor_1d(weight.data(), DType::kF32, kColumns);
+      ops::add_norm(context_,
+                    {.x = wide.matrix(tokens, kColumns),
+                     .weight = scale,
+                     .sum = x.matrix(tokens, kColumns),
+                     .next_weight = scale,
+                     .next = half.matrix(tokens, kColumns)});
     });
     append(tokens, report);
     report("gather", tokens * kColumns * 6, [&] {

@@ -133,18 +133,23 @@ void Decoder::norm_into(ops::OpContext& context,
   }
 }
 
-/// Adds what attention or an MLP gave apart from the hidden states.
+/// Adds what attention or an MLP gave apart from the hidden states. `next` is what is handed on of
+/// those, normalised by `next_norm` where that is present; or absent.
 void Decoder::add_branch(ops::OpContext& context,
                          const ops::ConstTensorRef& norm,
                          const ops::TensorRef& branch,
-                         const ops::TensorRef& hidden) const {
+                         const ops::TensorRef& hidden,
+                         const ops::ConstTensorRef& next_norm,
+                         const ops::TensorRef& next) const {
   sum_over_ranks(context, branch);
   ops::add_norm(context,
                 {.x = branch,
                  .weight = norm,
                  .eps = static_cast<float>(model_.rms_eps),
                  .factor = static_cast<float>(model_.scales.residual),
-                 .sum = hidden});
+                 .sum = hidden,
+                 .next_weight = next_norm,
+                 .next = next});
 }
 
 /// What a projection into the hidden states is added to: on one rank the hidden states, which are
@@ -165,8 +170,8 @@ void Decoder::run_layers(ops::OpContext& context,
                          const Activations& activations) const {
   HEDDLE_CHECK(kv_.range.contains(range));
   HEDDLE_CHECK(batch.block_tables.size() == kv_.groups.size());
-  // What is added apart is no product whose sum a norm could follow in one launch.
-  const bool ahead = whole() && !adds_apart(model_);
+  // A norm of the hidden states follows what was added to them in one launch, where there is one.
+  const bool ahead = whole() && model_.norms != spec::Norms::kAfter;
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
   bool is_normed = false;
@@ -329,8 +334,10 @@ void Decoder::attend(ops::OpContext& context,
   const LayerWeights& w = weights_.layers[index(layer)];
   const std::int64_t d = model_.head_dim;
   const auto normed = Activations::rows(activations.normed, batch.tokens);
-  const auto qkv = projected(
-      context, batch, w.qkv_bias, normed, Activations::rows(activations.qkv, batch.tokens));
+  auto qkv = Activations::rows(activations.qkv, batch.tokens);
+  if (!model_.qk_norm_whole) {  // Those norms take floats.
+    qkv = projected(context, batch, w.qkv_bias, normed, qkv);
+  }
   const auto mixed = Activations::rows(activations.mixed, batch.tokens);
   const auto query = heads_of(qkv, 0, model_.heads, d);
   const auto key = heads_of(qkv, model_.heads * d, model_.kv_heads, d);
@@ -398,8 +405,7 @@ void Decoder::add_mixed(ops::OpContext& context,
     product.out = Activations::rows(activations.branch, batch.tokens);
     ops::linear(context, product);
     add_adapters(context, batch, layer, target, mixed, product.out, activations);
-    add_branch(context, w.attention_norm, product.out, hidden);
-    norm_into(context, w.post_norm, hidden, normed);
+    add_branch(context, w.attention_norm, product.out, hidden, w.post_norm, normed);
     return;
   }
   // Before the product, as the norm may follow that in one launch.
@@ -458,9 +464,10 @@ void Decoder::gate(ops::OpContext& context,
   const std::int64_t tokens = batch.tokens;
   const auto normed = Activations::rows(activations.normed, tokens);
   const auto gated = Activations::rows(activations.gated, tokens);
-  const bool plain = !w.shared_gate.present() && model_.activation != spec::Activation::kGeluTanh;
+  const bool shared = w.shared_gate.present();
+  const bool plain = !shared && model_.activation != spec::Activation::kGeluTanh;
   auto gate_up = Activations::rows(activations.gate_up, tokens);
-  if (plain) {
+  if (!shared) {
     gate_up = projected(context, batch, w.gate_up_bias, normed, gate_up);
   }
   const ops::LinearArgs product{
@@ -473,7 +480,7 @@ void Decoder::gate(ops::OpContext& context,
   }
   linear_parts(context, w.gate_up, product);
   add_adapters(context, batch, layer, store::AdapterTarget::kGateUp, normed, gate_up, activations);
-  if (w.shared_gate.present()) {
+  if (shared) {
     const auto share = Activations::rows(activations.shared_gate, tokens);
     ops::linear(context, {.x = normed, .weight = w.shared_gate, .out = share});
     ops::share_rows(context,
@@ -513,7 +520,8 @@ void Decoder::feed_forward(ops::OpContext& context,
       product.out = Activations::rows(activations.branch, tokens);
       ops::linear(context, product);
       add_adapters(context, batch, layer, target, gated, product.out, activations);
-      add_branch(context, w.mlp_norm, product.out, hidden);
+      const ops::TensorRef next = norm.present() ? normed : ops::TensorRef{};
+      add_branch(context, w.mlp_norm, product.out, hidden, norm, next);
       return;
     }
     add_adapters(context, batch, layer, target, gated, hidden, activations);

@@ -197,7 +197,9 @@ class Decoder {
   void add_branch(ops::OpContext& context,
                   const ops::ConstTensorRef& norm,
                   const ops::TensorRef& branch,
-                  const ops::TensorRef& hidden) const;
+                  const ops::TensorRef& hidden,
+                  const ops::ConstTensorRef& next_norm,
+                  const ops::TensorRef& next) const;
   void sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const;
 
   spec::ModelSpec model_{};

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
+#include "engine/state_copies.h"
 #include "engine/survey.h"
 #include "engine/workspace.h"
 #include "ops/sample.h"
@@ -111,6 +112,9 @@ Result<void> Engine::Impl::add_model(ModelId id,
             .decoder = std::move(*decoder),
             .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec)),
             .adapters = ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
+  if (device_.properties().kind == device::Kind::kCuda) {
+    StateCopies(models_.at(id).kv).copy_by(*stream_);
+  }
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;

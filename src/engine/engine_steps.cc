@@ -12,6 +12,7 @@
 #include "engine/state_copies.h"
 #include "engine/step_digest.h"
 #include "ops/sample.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -295,8 +296,9 @@ std::vector<PassSlice> Engine::Impl::slices_after(const Flight& flight) const {
 void Engine::Impl::fly_ahead(const Flight& flight) {
   Model& model = mutable_model(flight.model);
   Pass& pass = passes_[flight.pass == passes_.data() ? 1 : 0];
-  if (!model.decoder.whole() || model.decoder.group() != nullptr) {
-    return;
+  if (!model.decoder.whole() || model.decoder.group() != nullptr ||
+      spec::has_states(model.decoder.model())) {
+    return;  // A state is what it is behind the tokens that are known.
   }
   Flight next{.model = flight.model, .pass = &pass, .slices = slices_after(flight)};
   bool grown = !next.slices.empty();

@@ -61,6 +61,13 @@ class GeneratingRig {
     HEDDLE_CHECK(engine_->add_sequence(std::move(start)).has_value());
   }
 
+  /// How many of a sequence's first tokens are cached and need not be computed.
+  std::int64_t take_prefix(std::uint64_t id) {
+    const std::int64_t taken = engine_->take_prefix(SequenceId{id});
+    pending_.at(id) -= taken;
+    return taken;
+  }
+
   /// One step in which each of these computes at most `chunk` tokens.
   Result<void> step(const std::vector<std::uint64_t>& ids, std::int64_t chunk) {
     policy::StepPlan plan{.batches = {{.model = kRigModel}}, .stable_steps = 8};

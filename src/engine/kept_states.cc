@@ -39,9 +39,14 @@ void KeptStates::resume(SequenceStates& states, std::span<const memory::KvBlockR
     return;
   }
   for (std::size_t i = 0; i < caches_.size(); ++i) {
-    std::memcpy(caches_[i]->address(own[i]),
-                caches_[i]->address(states.resumed->blocks[i]),
-                caches_[i]->geometry().block_bytes);
+    std::byte* const target = caches_[i]->address(own[i]);
+    const std::byte* const source = caches_[i]->address(states.resumed->blocks[i]);
+    const std::size_t bytes = caches_[i]->geometry().block_bytes;
+    if (stream_ != nullptr) {
+      stream_->copy(target, source, bytes);
+    } else {
+      std::memcpy(target, source, bytes);
+    }
   }
   free(std::exchange(states.resumed, std::nullopt)->blocks);
 }

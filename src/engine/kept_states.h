@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "device/device.h"
 #include "memory/cached_pages.h"
 #include "memory/kv_cache.h"
 #include "memory/page_pool.h"
@@ -37,9 +38,11 @@ struct SequenceStates {
 /// last use, kept by the host. A sequence that ends uses its copies last, just before its KV: so a
 /// copy is older than the KV that it is of no use without, and goes before that.
 ///
+/// What goes on from a copy begins with a copy of it, made at once on a CPU and in the order of its
+/// stream on a GPU: there nobody but that stream's work touches blocks.
+///
 /// Copies have at most half of the pages that KV could have: those of the model's KV, cached ones
-/// and free ones. Beyond that the model's oldest copy goes. Used by one thread; CPUs only, where
-/// nothing touches blocks between passes.
+/// and free ones. Beyond that the model's oldest copy goes. Used by one thread.
 class KeptStates {
  public:
   /// The caches from `first` on are those of states. All outlive it and do not move.
@@ -47,6 +50,10 @@ class KeptStates {
              memory::CachedPages& cached,
              std::deque<memory::KvCache>& caches,
              std::size_t first);
+
+  /// Blocks are copied by `stream`, which outlives it, in the order of what it does; by the host
+  /// where this is not called.
+  void copy_by(device::Stream& stream) { stream_ = &stream; }
 
   /// Whether there are any states.
   [[nodiscard]] bool any() const { return !caches_.empty(); }
@@ -80,6 +87,7 @@ class KeptStates {
   void free(const std::vector<memory::KvBlockRef>& blocks);
   static void know(SequenceStates& states, const memory::BlockKey& key);
 
+  device::Stream* stream_ = nullptr;  ///< nullptr: the host copies.
   memory::PagePool* pool_;
   memory::CachedPages* cached_;
   std::vector<memory::KvCache*> caches_{};

@@ -160,29 +160,49 @@ std::int64_t state_size(const KvPlan& plan) {
   return heads * plan.states.head_bytes;
 }
 
-void copy_states_out(const ModelKv& kv,
-                     std::span<const memory::KvBlockRef> blocks,
-                     std::int64_t begin,
-                     std::int64_t end,
-                     std::string& bytes) {
+Result<void> copy_states_out(device::Device& device,
+                             device::Stream& stream,
+                             const ModelKv& kv,
+                             std::span<const memory::KvBlockRef> blocks,
+                             std::int64_t begin,
+                             std::int64_t end,
+                             std::string& bytes) {
   std::int64_t at = 0;
   for (const std::span<std::byte> piece : states_in(kv, blocks)) {
     const std::int64_t from = std::clamp<std::int64_t>(begin - at, 0, std::ssize(piece));
     const std::int64_t to = std::clamp<std::int64_t>(end - at, from, std::ssize(piece));
-    bytes.append(reinterpret_cast<const char*>(piece.data()) + from,
-                 static_cast<std::size_t>(to - from));
     at += std::ssize(piece);
+    const auto size = static_cast<std::size_t>(to - from);
+    const std::size_t before = bytes.size();
+    bytes.resize(before + size);
+    auto* const target = reinterpret_cast<std::byte*>(bytes.data() + before);
+    if (is_host_memory(device)) {
+      std::memcpy(target, piece.data() + from, size);
+    } else if (const auto done = copy_now(stream, target, piece.data() + from, size); !done) {
+      return done;
+    }
   }
+  return {};
 }
 
-void copy_states_in(const ModelKv& kv,
-                    std::span<const memory::KvBlockRef> blocks,
-                    std::string_view bytes) {
+Result<void> copy_states_in(device::Device& device,
+                            device::Stream& stream,
+                            const ModelKv& kv,
+                            std::span<const memory::KvBlockRef> blocks,
+                            std::string_view bytes) {
   HEDDLE_CHECK(std::ssize(bytes) == state_size(kv.plan()));
   for (const std::span<std::byte> piece : states_in(kv, blocks)) {
-    std::memcpy(piece.data(), bytes.data(), piece.size());
+    if (is_host_memory(device)) {
+      std::memcpy(piece.data(), bytes.data(), piece.size());
+    } else {
+      const auto* const source = reinterpret_cast<const std::byte*>(bytes.data());
+      if (const auto done = copy_now(stream, piece.data(), source, piece.size()); !done) {
+        return done;
+      }
+    }
     bytes.remove_prefix(piece.size());
   }
+  return {};
 }
 
 }  // namespace heddle::engine

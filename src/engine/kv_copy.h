@@ -44,17 +44,21 @@ Result<void> copy_in(device::Device& device,
 /// on the way; 0 where no layer keeps any.
 [[nodiscard]] std::int64_t state_size(const KvPlan& plan);
 
-/// Bytes [begin, end) of the states in `blocks`, one for each group of states, appended. CPUs only,
-/// as the next.
-void copy_states_out(const ModelKv& kv,
-                     std::span<const memory::KvBlockRef> blocks,
-                     std::int64_t begin,
-                     std::int64_t end,
-                     std::string& bytes);
+/// Bytes [begin, end) of the states in `blocks`, one for each group of states, appended. An error
+/// as of copy_out().
+Result<void> copy_states_out(device::Device& device,
+                             device::Stream& stream,
+                             const ModelKv& kv,
+                             std::span<const memory::KvBlockRef> blocks,
+                             std::int64_t begin,
+                             std::int64_t end,
+                             std::string& bytes);
 
-/// Puts all of them in their places.
-void copy_states_in(const ModelKv& kv,
-                    std::span<const memory::KvBlockRef> blocks,
-                    std::string_view bytes);
+/// Puts all of them in their places. An error likewise.
+Result<void> copy_states_in(device::Device& device,
+                            device::Stream& stream,
+                            const ModelKv& kv,
+                            std::span<const memory::KvBlockRef> blocks,
+                            std::string_view bytes);
 
 }  // namespace heddle::engine

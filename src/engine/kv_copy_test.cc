@@ -142,10 +142,12 @@ TEST_F(KvCopy, StatesAreOneRunOfBytesWhateverTheirBlocks) {
       }
     }
     ASSERT_EQ(std::ssize(bytes), state_size(kv.plan())) << "a state has one size";
-    copy_states_in(kv, blocks, bytes);
+    const auto stream = host.device().create_stream().value();
+    ASSERT_TRUE(copy_states_in(host.device(), *stream, kv, blocks, bytes));
     std::string back;
     for (std::int64_t at = 0; at < std::ssize(bytes); at += 1000) {
-      copy_states_out(kv, blocks, at, std::min<std::int64_t>(at + 1000, std::ssize(bytes)), back);
+      const std::int64_t end = std::min<std::int64_t>(at + 1000, std::ssize(bytes));
+      ASSERT_TRUE(copy_states_out(host.device(), *stream, kv, blocks, at, end, back));
     }
     EXPECT_EQ(back, bytes);
     kv.clear(sequence);

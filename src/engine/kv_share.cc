@@ -95,11 +95,16 @@ Result<KvPart> Engine::Impl::give_kv(const KvWanted& wanted) {
       part.from.push_back(*from);
     }
     if (cached.states().resumed) {
-      copy_states_out(kv,
-                      cached.states().resumed->blocks,
-                      state_part(kv.plan(), part.begin, part.prefix),
-                      state_part(kv.plan(), part.end, part.prefix),
-                      part.bytes);
+      const auto copied = copy_states_out(device_,
+                                          *stream_,
+                                          kv,
+                                          cached.states().resumed->blocks,
+                                          state_part(kv.plan(), part.begin, part.prefix),
+                                          state_part(kv.plan(), part.end, part.prefix),
+                                          part.bytes);
+      if (!copied) {
+        return copied.error();
+      }
     }
   }
   kv.clear(cached);
@@ -207,7 +212,9 @@ Result<KvHave> Engine::Impl::put_kv(SequenceId id, std::vector<KvPart> parts) {
     for (std::size_t g = kv.plan().kv_groups(); g < kv.plan().groups.size(); ++g) {
       blocks.push_back(own.kv.groups()[g].blocks.front());
     }
-    copy_states_in(kv, blocks, fetch.states);
+    if (const auto put = copy_states_in(device_, *stream_, kv, blocks, fetch.states); !put) {
+      return put.error();
+    }
   }
   if ((ends || !(states || slides(kv.plan()))) && goes_on_from(fetch, kv.plan())) {
     own.computed = fetch.there;

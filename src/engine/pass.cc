@@ -97,6 +97,7 @@ bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) con
   return device_.properties().records && !slices.empty() && exchanges_recorded && decoder.whole() &&
          std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
            return slice.tokens == 1 && slice.samples() &&
+                  slice.sequence->kv.states().copies.empty() &&
                   ModelKv::guest_tokens(slice.sequence->kv) == 0;
          });
 }

@@ -16,6 +16,9 @@ class StateCopies {
  public:
   explicit StateCopies(ModelKv& kv) : kv_(&kv) {}
 
+  /// As KeptStates::copy_by().
+  void copy_by(device::Stream& stream) { kv_->states_.copy_by(stream); }
+
   /// Has room for the copies that the next pass is to make of a sequence with so many tokens of
   /// prompt. The pass is over positions [begin, tokens.size()), whose blocks are there; `tokens`
   /// are those of the sequence up to its end. Where there is no room there are fewer copies.

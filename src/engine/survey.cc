@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/tunables.h"
 #include "engine/pass.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -28,6 +29,19 @@ std::vector<std::int64_t> token_counts(std::int64_t most, std::int64_t from) {
   return counts;
 }
 
+/// The first layer with attention and the first one with linear attention, as far as there are any.
+std::vector<std::int64_t> layers_of_each_kind(const Decoder& decoder) {
+  const LayerRange range = decoder.kv_plan().range;
+  std::vector<std::int64_t> layers{range.begin};
+  const auto keeps = [&](std::int64_t layer) { return spec::keeps_state(decoder.model(), layer); };
+  for (std::int64_t layer = range.begin; layer < range.end && layers.size() < 2; ++layer) {
+    if (keeps(layer) != keeps(range.begin)) {
+      layers.push_back(layer);
+    }
+  }
+  return layers;
+}
+
 }  // namespace
 
 void survey_products(ops::OpContext& context,
@@ -45,7 +59,7 @@ void survey_products(ops::OpContext& context,
   ops::OpContext surveying{.stream = context.stream, .kernels = *kernels};
   // Of a batch of one sequence, by kernels that read nothing of it.
   const std::int32_t* const numbers = activations.hidden.as<std::int32_t>();
-  const std::int64_t first = decoder.kv_plan().range.begin;
+  const std::vector<std::int64_t> layers = layers_of_each_kind(decoder);
   for (const std::int64_t tokens :
        token_counts(activations.hidden.shape[0], kernels->narrow_from)) {
     Batch batch{.tokens = tokens,
@@ -54,7 +68,9 @@ void survey_products(ops::OpContext& context,
     batch.cos_sin.fill(
         ops::matrix_of(activations.hidden.as<const float>(), tokens, decoder.model().head_dim));
     batch.block_tables.assign(decoder.kv_plan().groups.size(), ops::matrix_of(numbers, 1, 1));
-    decoder.run_layers(surveying, {.begin = first, .end = first + 1}, batch, activations);
+    for (const std::int64_t layer : layers) {
+      decoder.run_layers(surveying, {.begin = layer, .end = layer + 1}, batch, activations);
+    }
   }
   const std::int64_t ways = context.kernels.end_survey(context.stream);
   log::info("ways of products were timed",

@@ -5,8 +5,10 @@
 #include "base/tunables.h"
 #include "ops/add_low_rank.h"
 #include "ops/experts.h"
+#include "ops/gated_delta.h"
 #include "ops/linear.h"
 #include "spec/block_panels.h"
+#include "spec/operations.h"
 #include "spec/pipe_stage.h"
 
 namespace heddle::engine {
@@ -81,8 +83,10 @@ std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, st
   if (weights != spec::DType::kStored || tokens <= ops::unpacked_tokens()) {
     return 0;
   }
-  const std::int64_t widest = std::max(
-      {(model.heads + 2 * model.kv_heads) * model.head_dim, 2 * model.intermediate, model.hidden});
+  const std::int64_t widest = std::max({(model.heads + 2 * model.kv_heads) * model.head_dim,
+                                        2 * model.intermediate,
+                                        model.linear.channels() + model.linear.values(),
+                                        model.hidden});
   const std::int64_t deepest =
       std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
   return std::min(ops::kUnpackedBytes, static_cast<std::size_t>(widest * deepest * 2));
@@ -113,6 +117,11 @@ std::size_t experts_bytes(const spec::ModelSpec& model, spec::DType weights, std
                                                         experts_apart(model, weights));
 }
 
+/// On GPUs: what layers of linear attention work in.
+std::size_t delta_bytes(const spec::ModelSpec& model, std::int64_t tokens) {
+  return spec::has_states(model) ? ops::delta_scratch_bytes(tokens, model.linear) : 0;
+}
+
 std::size_t scratch_bytes(device::Kind kind,
                           const spec::ModelSpec& model,
                           spec::DType weights,
@@ -126,7 +135,9 @@ std::size_t scratch_bytes(device::Kind kind,
       sizeof(float);
   const std::size_t products =
       std::max(packed, std::min(parts, parts_bytes_max())) + unpacked_bytes(model, weights, tokens);
-  return round_up(std::max(products, experts_bytes(model, weights, tokens)), kAlignment);
+  return round_up(
+      std::max({products, experts_bytes(model, weights, tokens), delta_bytes(model, tokens)}),
+      kAlignment);
 }
 
 }  // namespace

@@ -11,6 +11,14 @@ void add_norm(OpContext& context, const AddNormArgs& args) {
   if (args.weight.present()) {
     check_vector(args.weight, DType::kF32, args.x.shape[1]);
   }
+  if (args.next_weight.present()) {
+    HEDDLE_CHECK(args.next.present());
+    check_vector(args.next_weight, DType::kF32, args.x.shape[1]);
+  }
+  if (args.next.present()) {
+    check_floating(args.next.dtype);
+    check_rows(args.next, args.next.dtype, tokens, args.x.shape[1]);
+  }
   if (tokens > 0) {
     context.kernels.add_norm(context.stream, args);
   }

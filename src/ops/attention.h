@@ -44,8 +44,8 @@ struct AttentionArgs {
   PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
-  float soft_cap = 0.0F;    ///< Keeps scaled scores within; 0: none. CPUs alone have it.
-  ConstTensorRef sinks{};   ///< f32 [heads], or absent. CPUs alone have them.
+  float soft_cap = 0.0F;    ///< Keeps scaled scores within; 0: none.
+  ConstTensorRef sinks{};   ///< f32 [heads], or absent.
   TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
   TensorRef lse{};          ///< f32 [tokens, heads], or absent.
   AttentionParts parts{};   ///< All positions in one call where it is empty.
@@ -76,8 +76,9 @@ struct AttentionArgs {
 /// on chance. Within 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. Over keys in
 /// bfloat16 whose head_dim is a multiple of 32, queries and the weights of values may be rounded to
 /// bfloat16 as well: then within 2^-8 max_j |v_j| (1 + max_j sum_i |scale q_i k_ji|). `lse` is as
-/// near, without the factor |v|. head_dim is at most kAttentionHeadDimMax. No tokens is a no-op.
-/// Shapes and types that do not fit are bugs and CHECK-fail.
+/// near, without the factor |v|. A soft cap c adds 2^-20 c to what a score may be off. head_dim is
+/// at most kAttentionHeadDimMax. No tokens is a no-op. Shapes and types that do not fit are bugs
+/// and CHECK-fail.
 void attention(OpContext& context, const AttentionArgs& args);
 
 }  // namespace heddle::ops

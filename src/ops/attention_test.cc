@@ -248,10 +248,9 @@ std::vector<DType> cached_types(bool cpus) {
               : std::vector{DType::kF32, DType::kBf16};
 }
 
-/// With `caps` also what CPUs alone have.
-std::vector<Case> cases(bool caps) {
+std::vector<Case> cases(bool cpus) {
   std::vector<Case> result;
-  for (const DType dtype : cached_types(caps)) {
+  for (const DType dtype : cached_types(cpus)) {
     for (const std::int64_t window : {0, 1, 7, 16, 33}) {
       if (dtype == DType::kI8 && window != 0 && window != 33) {
         continue;  // Which positions are attended to is no matter of types.
@@ -269,18 +268,16 @@ std::vector<Case> cases(bool caps) {
     result.push_back({{.kv_heads = 1, .head_dim = 64, .block_tokens = 32, .dtype = dtype}, 16, 0});
     result.push_back({{.kv_heads = 3, .head_dim = 256, .block_tokens = 24, .dtype = dtype}, 3, 0});
     result.push_back({{.kv_heads = 1, .head_dim = 2, .block_tokens = 1, .dtype = dtype}, 1, 3});
-    if (caps) {
-      result.push_back(
-          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
-      result.push_back(
-          {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
-      // Of sinks some are above all scores, and some below.
-      const std::vector<float> sinks{9.0F, -20.0F, 0.5F, -1.0F, 3.0F, 0.0F};
-      result.push_back(
-          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 7, 0.0F, sinks});
-      result.push_back(
-          {{.kv_heads = 3, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 6, 0, 0.0F, sinks});
-    }
+    result.push_back(
+        {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 0, 2.0F});
+    result.push_back(
+        {{.kv_heads = 1, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 3, 33, 4.0F});
+    // Of sinks some are above all scores, and some below.
+    const std::vector<float> sinks{9.0F, -20.0F, 0.5F, -1.0F, 3.0F, 0.0F};
+    result.push_back(
+        {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, 7, 0.0F, sinks});
+    result.push_back(
+        {{.kv_heads = 3, .head_dim = 64, .block_tokens = 16, .dtype = dtype}, 6, 0, 0.0F, sinks});
   }
   return result;
 }

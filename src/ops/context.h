@@ -38,8 +38,7 @@ struct WaitArgs;
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
-  /// Null, as are add_norm, gated_delta, gelu_mul, rescale and sigmoid_mul, where no model needs it
-  /// (spec::cpu_only).
+  /// Null where no model needs it (spec::cpu_only).
   void (*add_low_rank)(device::Stream& stream, AddLowRankArgs args) = nullptr;
   void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;

@@ -58,7 +58,7 @@ struct ExpertsArgs {
 
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
 /// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it, with its bias where there is
-/// one. Biases and limits CPUs alone have. The matrices may be of
+/// one. The matrices may be of
 /// different types that compute alike, such as blocks; where they are blocks, experts have whole
 /// panels (spec/block_panels.h). Experts are added one after the other, ascending, so on a CPU the
 /// bits of a token do not depend on the others. Weights of experts that no token chose are not

@@ -35,6 +35,10 @@ void check_parts(const GatedDeltaArgs& args) {
 
 }  // namespace
 
+std::size_t delta_scratch_bytes(std::int64_t tokens, const spec::LinearAttention& shape) {
+  return static_cast<std::size_t>(tokens * shape.channels()) * sizeof(float);
+}
+
 DeltaHeadLayout::DeltaHeadLayout(const spec::LinearAttention& shape)
     : value_heads(shape.value_heads / shape.key_heads), strips(div_up(shape.value_dim, kStrip)) {
   const std::int64_t channels = 2 * shape.key_dim + value_heads * shape.value_dim;

@@ -12,6 +12,10 @@ namespace heddle::ops {
 inline constexpr std::int64_t kDeltaDimMax = 256;
 inline constexpr std::int64_t kDeltaKernelMax = 8;
 
+/// Scratch memory that gated_delta() takes of a CUDA stream, for `tokens` tokens [bytes].
+[[nodiscard]] std::size_t delta_scratch_bytes(std::int64_t tokens,
+                                              const spec::LinearAttention& shape);
+
 /// What a sequence keeps of one key head of a layer, in float32 [floats]:
 ///
 ///     tail    [kernel - 1][2 key_dim + own value heads * value_dim]: the last inputs of the
@@ -75,8 +79,9 @@ struct GatedDeltaArgs {
 /// A sequence that begins at position 0 has zeros before it, whatever its blocks hold; any other
 /// goes on from what its blocks hold, and they hold what comes after its last token then. Tokens
 /// are taken one after the other, so the bits do not depend on how a sequence is cut into batches.
-/// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail. Only CPUs have
-/// it.
+/// On CUDA a sequence whose block is the first sequence's repeats that one, in a step that was
+/// filled up: it changes no state, and what it gives is of no use. tokens == 0 is a no-op. Shapes
+/// and types that do not fit are bugs and CHECK-fail.
 void gated_delta(OpContext& context, const GatedDeltaArgs& args);
 
 }  // namespace heddle::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "ops/op_test.h"
 
@@ -306,6 +307,50 @@ TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
   const auto middle = out.begin() + 9 * shape.values();
   EXPECT_TRUE(same_bits(std::vector<float>(out.begin(), middle), alone));
   EXPECT_TRUE(same_bits(std::vector<float>(middle, out.end()), other));
+}
+
+// As recorded steps are filled up.
+TEST_F(GatedDeltaTest, ASequenceThatRepeatsTheFirstChangesNoState) {
+  if (backend_->kind() == device::Kind::kCpu) {
+    GTEST_SKIP() << "no step is recorded on a CPU";
+  }
+  const LinearAttention shape = kShapes[1];
+  const DeltaLayer all = layer(shape, 10);
+  auto memory = blocks(shape, shape.key_heads);
+  (void)run(all, 0, 9, memory, shape.key_heads);
+  auto alone = memory;
+  const auto expected = run(all, 9, 1, alone, shape.key_heads);
+  constexpr std::int64_t kRepeated = 3;
+  const std::vector<std::int32_t> begin{0, 1, 2, 3};
+  const std::vector<std::int32_t> position{9, 9, 9};
+  const std::vector<std::int32_t> table{1, 1, 1};
+  std::vector<float> in;
+  std::vector<float> rates;
+  for (std::int64_t i = 0; i < kRepeated; ++i) {
+    in.insert(in.end(), all.in.end() - all.width(), all.in.end());
+    rates.insert(rates.end(), all.rates.end() - 2 * shape.value_heads, all.rates.end());
+  }
+  std::vector<float> out(at(kRepeated * shape.values()));
+  gated_delta(context_,
+              {.shape = shape,
+               .rows = {.begin = vector_of(begin.data(), kRepeated + 1),
+                        .first_position = vector_of(position.data(), kRepeated)},
+               .in = matrix_of(std::as_const(in).data(), kRepeated, all.width()),
+               .rates = matrix_of(rates.data(), kRepeated, 2 * shape.value_heads),
+               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
+               .fading = vector_of(all.heads.data(), shape.value_heads),
+               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
+               .norm = vector_of(all.norm.data(), shape.value_dim),
+               .eps = 1e-5F,
+               .parts = {{.heads = shape.key_heads,
+                          .base = memory[0].data(),
+                          .block_bytes = std::ssize(memory[0]) / 2,
+                          .offset = kBefore,
+                          .table = matrix_of(table.data(), kRepeated, 1)}},
+               .out = matrix_of(out.data(), kRepeated, shape.values())});
+  synchronize();
+  EXPECT_TRUE(same_bits({out.begin(), out.begin() + shape.values()}, expected));
+  EXPECT_EQ(memory, alone);
 }
 
 TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {

@@ -60,5 +60,24 @@ TEST_F(GeluMulTest, RoundsWhatItHandsOn) {
   EXPECT_EQ(half, rounded(exact));
 }
 
+TEST_F(GeluMulTest, TakesGatesInBfloat16WhereABackendHasThem) {
+  if (context_.kernels.narrow_from == 0) {
+    GTEST_SKIP() << "this backend hands on floats";
+  }
+  for (const std::int64_t n : {19, 48}) {
+    const auto gate_up = rounded(random(3 * 2 * n, 3.0F));
+    const auto wide = widened(gate_up);
+    std::vector<std::uint16_t> of_wide(static_cast<std::size_t>(3 * n));
+    std::vector<std::uint16_t> of_half(of_wide.size());
+    const auto half = [&](std::vector<std::uint16_t>& out) {
+      return tensor_2d(reinterpret_cast<std::byte*>(out.data()), DType::kBf16, 3, n);
+    };
+    gelu_mul(context_, {.gate_up = matrix_of(wide.data(), 3, 2 * n), .out = half(of_wide)});
+    gelu_mul(context_, {.gate_up = bf16_matrix(gate_up, 3, 2 * n), .out = half(of_half)});
+    synchronize();
+    EXPECT_EQ(of_half, of_wide);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::ops

@@ -57,6 +57,10 @@ class GroupedExpertsTest : public OpTest {
     const std::size_t scale_at = dtype == DType::kQ6K ? 208 : 0;
     for (std::size_t at = 0; at < file.size(); at += place(spec::block_size(dtype).bytes)) {
       const std::uint16_t scales[2] = {0x1400, 0x1000};  // 2^-10, 2^-11.
+      if (dtype == DType::kMxfp4) {
+        file[at] = static_cast<std::byte>(122 + rng_.below(4));  // Powers of two.
+        continue;
+      }
       std::memcpy(file.data() + at + scale_at, scales, scale_at > 0 ? 2 : 4);
       if (dtype == DType::kQ40 || dtype == DType::kQ80) {
         const std::uint16_t scale = 0x1c00;  // 2^-8.
@@ -104,6 +108,9 @@ class GroupedExpertsTest : public OpTest {
     std::vector<std::uint16_t> gated(place(tokens * shape.width));
     std::vector<float> product(half_x_.size());
     std::vector<float> out(half_x_.size());
+    const auto bias = [](const std::vector<float>& numbers) {
+      return numbers.empty() ? ConstTensorRef{} : vector_of(numbers.data(), std::ssize(numbers));
+    };
     const auto half = [&](std::vector<std::uint16_t>& numbers, std::int64_t columns) {
       return tensor_2d(reinterpret_cast<std::byte*>(numbers.data()), DType::kBf16, tokens, columns);
     };
@@ -115,6 +122,10 @@ class GroupedExpertsTest : public OpTest {
              .gate_up = gate_up.tensor(),
              .up = up != nullptr ? up->tensor() : ConstTensorRef{},
              .down = down.tensor(),
+             .gate_up_bias = bias(gate_up_bias_),
+             .down_bias = bias(down_bias_),
+             .limit = limit_,
+             .gain = gain_,
              .residual = matrix_of(std::as_const(residual_).data(), tokens, shape.hidden),
              .rows = half(rows, shape.hidden),
              .in = matrix_of(in.data(), tokens, 2 * shape.width),
@@ -126,10 +137,11 @@ class GroupedExpertsTest : public OpTest {
   }
 
   /// What a token's gates and ups become for one expert.
-  static std::vector<double> gated_of(const Shape& shape,
-                                      const float* x,
-                                      const float* gates,
-                                      const float* ups) {
+  [[nodiscard]] std::vector<double> gated_of(const Shape& shape,
+                                             std::int64_t expert,
+                                             const float* x,
+                                             const float* gates,
+                                             const float* ups) const {
     std::vector<double> gated;
     for (std::int64_t i = 0; i < shape.width; ++i) {
       double g = 0;
@@ -138,9 +150,22 @@ class GroupedExpertsTest : public OpTest {
         g += static_cast<double>(x[c]) * static_cast<double>(gates[i * shape.hidden + c]);
         u += static_cast<double>(x[c]) * static_cast<double>(ups[i * shape.hidden + c]);
       }
-      gated.push_back(g / (1 + std::exp(-g)) * u);
+      g += bias_of(gate_up_bias_, expert * 2 * shape.width + i);
+      u += bias_of(gate_up_bias_, (expert * 2 + 1) * shape.width + i);
+      if (limit_ > 0) {
+        const double most = limit_;
+        g = std::min(g, most);
+        u = std::clamp(u, -most, most) + 1;
+        gated.push_back(g / (1 + std::exp(-static_cast<double>(gain_) * g)) * u);
+      } else {
+        gated.push_back(g / (1 + std::exp(-g)) * u);
+      }
     }
     return gated;
+  }
+
+  static double bias_of(const std::vector<float>& biases, std::int64_t row) {
+    return biases.empty() ? 0.0 : static_cast<double>(biases[place(row)]);
   }
 
   /// Compares with float64: gates meet two roundings to bfloat16 (of themselves and, on a CPU with
@@ -164,11 +189,13 @@ class GroupedExpertsTest : public OpTest {
         const std::int64_t expert = chosen_[place(token * shape.active + k)];
         const auto weight = static_cast<double>(weights_[place(token * shape.active + k)]);
         const auto gated = gated_of(shape,
+                                    expert,
                                     &x[place(token * shape.hidden)],
                                     &gate_up.numbers[place(expert * in * shape.hidden)],
                                     ups + expert * in * shape.hidden);
         for (std::int64_t c = 0; c < shape.hidden; ++c) {
           const float* const row = &down.numbers[place((expert * shape.hidden + c) * shape.width)];
+          sum[place(c)] += weight * bias_of(down_bias_, expert * shape.hidden + c);
           for (std::int64_t i = 0; i < shape.width; ++i) {
             const double term = weight * gated[place(i)] * static_cast<double>(row[i]);
             sum[place(c)] += term;
@@ -190,6 +217,10 @@ class GroupedExpertsTest : public OpTest {
   std::vector<float> weights_{};
   std::vector<std::uint16_t> half_x_{};
   std::vector<float> residual_{};
+  std::vector<float> gate_up_bias_{};  ///< None, as the next.
+  std::vector<float> down_bias_{};
+  float limit_ = 0.0F;
+  float gain_ = 1.0F;
 };
 
 TEST_F(GroupedExpertsTest, GiveWhatTheirNumbersGive) {
@@ -199,6 +230,7 @@ TEST_F(GroupedExpertsTest, GiveWhatTheirNumbersGive) {
                                      std::pair(DType::kQ40, whole),
                                      std::pair(DType::kQ41, whole),
                                      std::pair(DType::kQ80, whole),
+                                     std::pair(DType::kMxfp4, whole),
                                      std::pair(DType::kQ4K, whole),
                                      std::pair(DType::kQ6K, whole)}) {
     const auto gate_up = matrix(dtype, shape.experts * 2 * shape.width, shape.hidden);
@@ -218,6 +250,24 @@ TEST_F(GroupedExpertsTest, TakeGatesAndUpsThatAreApart) {
   for (const std::int64_t tokens : {1, 12, 40}) {
     choose(shape, tokens);
     expect_near(shape, gate, &up, down, run(shape, gate, &up, down));
+  }
+}
+
+TEST_F(GroupedExpertsTest, AddBiasesAndKeepGatesAndUpsWithinALimit) {
+  const Shape shape{.experts = 5, .active = 2, .hidden = 256, .width = 64};
+  gate_up_bias_ = random(shape.experts * 2 * shape.width, 2.0F);
+  down_bias_ = random(shape.experts * shape.hidden);
+  limit_ = 1.25F;
+  gain_ = 1.7F;
+  const auto gate_up = matrix(DType::kMxfp4, shape.experts * 2 * shape.width, shape.hidden);
+  const auto gate = matrix(DType::kBf16, shape.experts * shape.width, shape.hidden);
+  const auto up = matrix(DType::kBf16, shape.experts * shape.width, shape.hidden);
+  const auto down = matrix(DType::kMxfp4, shape.experts * shape.hidden, shape.width);
+  const auto plain_down = matrix(DType::kBf16, shape.experts * shape.hidden, shape.width);
+  for (const std::int64_t tokens : {1, 12, 40}) {
+    choose(shape, tokens);
+    expect_near(shape, gate_up, nullptr, down, run(shape, gate_up, nullptr, down));
+    expect_near(shape, gate, &up, plain_down, run(shape, gate, &up, plain_down));
   }
 }
 

@@ -48,12 +48,6 @@ struct BlockMatrix {
 
 class LinearBlocksTest : public OpTest {
  protected:
-  /// Those that the backend has: MXFP4 is for CPUs.
-  [[nodiscard]] std::span<const DType> types() const {
-    const std::span all(kBlockTypes);
-    return backend_->kind() == device::Kind::kCpu ? all : all.first(all.size() - 1);
-  }
-
   /// Random bits, with float16 scales of 2^-10 to 2^-6 with either sign; of FP8 with float32 ones
   /// and no NaN.
   BlockMatrix make(DType dtype, std::int64_t rows, std::int64_t columns) {
@@ -206,7 +200,7 @@ class Wanted {
 };
 
 TEST_F(LinearBlocksTest, AgreesWithDoubleOverTheDecodedBlocks) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     for (const std::int64_t tokens : {1, 2, 5, 16, 17, 40, 90, 150}) {
       const BlockMatrix m = make(dtype, tokens == 5 ? 37 : 64, tokens == 17 ? 1024 : 256);
       const auto half = rounded(random(tokens * m.columns));
@@ -229,7 +223,7 @@ TEST_F(LinearBlocksTest, AgreesWithDoubleOverTheDecodedBlocks) {
 
 // With inputs that are whole multiples of their step nothing is rounded but sums.
 TEST_F(LinearBlocksTest, IsNearlyExactForInputsOfEightBits) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     constexpr std::int64_t kTokens = 3;
     const BlockMatrix m = make(dtype, 48, 512);
     std::vector<float> x(at(kTokens * m.columns));
@@ -284,7 +278,7 @@ TEST_F(LinearBlocksTest, GivesATokenTheSameBitsAloneAndInABatch) {
   if (!gives_one_answer()) {
     GTEST_SKIP() << "how sums are cut follows shapes here";
   }
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     constexpr std::int64_t kTokens = 70;
     const BlockMatrix m = make(dtype, 53, 1280);
     const auto x = rounded(random(kTokens * m.columns));
@@ -305,7 +299,7 @@ TEST_F(LinearBlocksTest, GivesATokenTheSameBitsAloneAndInABatch) {
 }
 
 TEST_F(LinearBlocksTest, GivesNothingOfWhatIsNotFinite) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
       const BlockMatrix m = make(dtype, 16, 256);
       auto x = random(2 * m.columns);
@@ -331,7 +325,7 @@ TEST_F(LinearBlocksTest, TakesZerosAndWhatIsTooSmallForZero) {
 // Rows of tokens and of results with gaps, at odd places; bias and residual; an odd number of
 // panels, the last of which is not whole.
 TEST_F(LinearBlocksTest, TakesRowsThatLieAnywhere) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     for (const std::int64_t tokens : {3, 21, 70}) {
       const BlockMatrix m = make(dtype, 41, 256);
       const std::int64_t pitch = m.columns + 3;
@@ -369,7 +363,7 @@ TEST_F(LinearBlocksTest, TakesRowsThatLieAnywhere) {
 
 // Gates and ups in one launch or in two, a norm behind a product or in it.
 TEST_F(LinearBlocksTest, GivesWithWhatFollowsWhatTheyGiveOneByOne) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     for (const std::int64_t tokens : {1, 2, 8, 9, 33}) {
       const BlockMatrix m = make(dtype, 96, 256);
       const auto half = rounded(random(tokens * m.columns));
@@ -403,7 +397,7 @@ TEST_F(LinearBlocksTest, GivesWithWhatFollowsWhatTheyGiveOneByOne) {
 }
 
 TEST_F(LinearBlocksTest, GathersRowsOutOfPanels) {
-  for (const DType dtype : types()) {
+  for (const DType dtype : kBlockTypes) {
     const BlockMatrix m = make(dtype, 40, 256);
     const std::vector<std::int32_t> rows{7 + 39, 7 + 0, 7 + 17, 3};
     std::vector<float> out(rows.size() * at(m.columns), 7.0F);

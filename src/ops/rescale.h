@@ -14,8 +14,7 @@ struct RescaleArgs {
 
 /// out = cap tanh(factor x / cap), or factor x where there is no cap: within 2^-21 of the cap of
 /// the exact value. The soft cap is that of Gemma 2 (Gemma Team, arXiv:2408.00118, section 2).
-/// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail. Only CPUs have
-/// it.
+/// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void rescale(OpContext& context, const RescaleArgs& args);
 
 }  // namespace heddle::ops

@@ -12,7 +12,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t rotary = args.cos_sin.shape[1];
   HEDDLE_CHECK(head_dim % 2 == 0 && rotary % 2 == 0);
   HEDDLE_CHECK(args.kv.dtype != DType::kI8 || head_dim <= kAttentionHeadDimMax);
-  HEDDLE_CHECK(rotary == head_dim || (rotary < head_dim && !context.kernels.rope_normalises));
+  HEDDLE_CHECK(rotary <= head_dim);
   check_f32_rows(args.cos_sin, tokens, rotary);
   const DType dtype = args.key.dtype;
   check_projected(context, dtype, args.kv.dtype);

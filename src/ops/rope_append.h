@@ -8,7 +8,7 @@ namespace heddle::ops {
 struct RopeAppendArgs {
   BatchRows rows{};
   /// f32 [tokens, d], d being how many elements of a head rotate, the first ones: d / 2 cosines,
-  /// then as many sines. On GPUs d is head_dim.
+  /// then as many sines.
   ConstTensorRef cos_sin{};
   // The projections: f32, or bf16 where KernelTable::narrow_from allows and the cache is.
   TensorRef query{};       ///< [tokens, heads, head_dim]. In and out; absent: attention turns them.

@@ -15,6 +15,7 @@ class RopeAppendTest : public OpTest {
 
   struct Projections {
     std::int64_t head_dim = 0;
+    std::int64_t rotary = 0;    ///< Elements of a head that rotate.
     std::int64_t width = 0;     ///< Queries, keys and values of a token, and more.
     std::vector<float> rows{};  ///< [kTokens, width]
 
@@ -48,9 +49,12 @@ class RopeAppendTest : public OpTest {
                                           std::int64_t token,
                                           std::int64_t head,
                                           std::int64_t i) {
-    const std::int64_t half = before.head_dim / 2;
+    const std::int64_t half = before.rotary / 2;
     const bool second = i >= half;
     const double own = before.at(token, head, i);
+    if (i >= before.rotary) {
+      return {own, 0.0};
+    }
     const double other = before.at(token, head, second ? i - half : i + half);
     const double a = angle(token, i % half);
     return {own * std::cos(a) + (second ? other : -other) * std::sin(a),
@@ -58,17 +62,19 @@ class RopeAppendTest : public OpTest {
   }
 
   Projections random_projections(std::int64_t head_dim, std::int64_t more) {
-    Projections made{.head_dim = head_dim, .width = (kHeads + 2 * kKvHeads) * head_dim + more};
+    Projections made{.head_dim = head_dim,
+                     .rotary = head_dim,
+                     .width = (kHeads + 2 * kKvHeads) * head_dim + more};
     made.rows = random(kTokens * made.width);
     return made;
   }
 
   void run(Projections& projections, PagedKvFixture& cache) {
-    const auto turns = cos_sin(projections.head_dim);
+    const auto turns = cos_sin(projections.rotary);
     rope_append(context_,
                 {.rows = {.begin = vector_of(begin_.data(), 3),
                           .first_position = vector_of(first_position_.data(), 2)},
-                 .cos_sin = matrix_of(turns.data(), kTokens, projections.head_dim),
+                 .cos_sin = matrix_of(turns.data(), kTokens, projections.rotary),
                  .query = projections.part(0, kHeads),
                  .key = projections.part(kHeads, kKvHeads),
                  .value = projections.part(kHeads + kKvHeads, kKvHeads),
@@ -94,6 +100,32 @@ TEST_F(RopeAppendTest, TurnsQueriesInPlaceAndNothingElseOfTheirRows) {
         } else {
           EXPECT_EQ(rows.at(token, 0, i), before.at(token, 0, i)) << "token " << token << ", " << i;
         }
+      }
+    }
+  }
+}
+
+TEST_F(RopeAppendTest, LeavesWhatDoesNotRotateAsItIs) {
+  for (const auto& [head_dim, rotary] : {std::pair<std::int64_t, std::int64_t>(6, 4),
+                                         std::pair<std::int64_t, std::int64_t>(32, 8),
+                                         std::pair<std::int64_t, std::int64_t>(32, 12)}) {
+    PagedKvFixture cache({.kv_heads = kKvHeads, .head_dim = head_dim}, {12, 7}, rng_);
+    Projections rows = random_projections(head_dim, 0);
+    rows.rotary = rotary;
+    const Projections before = rows;
+    run(rows, cache);
+    for (std::int64_t token = 0; token < kTokens; ++token) {
+      const std::int64_t s = token < 9 ? 0 : 1;
+      const std::int64_t position = token < 9 ? 3 + token : 6;
+      for (std::int64_t i = 0; i < kHeads * head_dim; ++i) {
+        const auto [expected, bound] = turned(before, token, i / head_dim, i % head_dim);
+        EXPECT_NEAR(rows.at(token, 0, i), expected, bound) << rotary << ", token " << token;
+      }
+      for (std::int64_t i = 0; i < kKvHeads * head_dim; ++i) {
+        const std::int64_t head = i / head_dim;
+        const auto [key, bound] = turned(before, token, kHeads + head, i % head_dim);
+        const float cached = cache.at(s, position, head, i % head_dim, false);
+        EXPECT_NEAR(static_cast<double>(cached), key, bound) << rotary << ", token " << token;
       }
     }
   }

@@ -53,5 +53,25 @@ TEST_F(SigmoidMulTest, RoundsOnce) {
   EXPECT_EQ(half, rounded(exact));
 }
 
+TEST_F(SigmoidMulTest, TakesGatesInBfloat16WhereABackendHasThem) {
+  if (context_.kernels.narrow_from == 0) {
+    GTEST_SKIP() << "this backend hands on floats";
+  }
+  for (const std::int64_t n : {21, 48}) {
+    const auto gate = rounded(random(2 * n, 3.0F));
+    const auto wide = widened(gate);
+    const auto before = rounded(random(2 * n));
+    auto by_floats = before;
+    auto by_half = before;
+    const auto rows = [&](std::vector<std::uint16_t>& numbers) {
+      return tensor_2d(reinterpret_cast<std::byte*>(numbers.data()), DType::kBf16, 2, n);
+    };
+    sigmoid_mul(context_, {.gate = matrix_of(wide.data(), 2, n), .rows = rows(by_floats)});
+    sigmoid_mul(context_, {.gate = bf16_matrix(gate, 2, n), .rows = rows(by_half)});
+    synchronize();
+    EXPECT_EQ(by_half, by_floats);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::ops

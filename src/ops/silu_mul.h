@@ -10,7 +10,7 @@ struct SiluMulArgs {
   /// is.
   ConstTensorRef gate_up{};
   TensorRef out{};  ///< f32 or bf16 (rounded) [tokens, n]. Does not overlap gate_up.
-  /// Above 0: gates are at most this, and ups within it on both sides. CPUs alone have it.
+  /// Above 0: gates are at most this, and ups within it on both sides.
   float limit = 0.0F;
   float gain = 1.0F;  ///< Counts with a limit alone.
 };

@@ -1,35 +1,17 @@
 #include "spec/operations.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model, DType image) {
-  const Scales& scales = model.scales;
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
   if (model.kv != KvType::kComputed) {
     return "KV in int8";
   }
-  if (has_states(model)) {
-    return "linear attention";
-  }
-  if (model.attention_gate || model.rotary_dim > 0) {
-    return "gates of attention or heads that rotate in part";
-  }
-  if (model.sinks) {
-    return "sinks of attention";
-  }
   const Experts& experts = model.experts;
-  if (experts.biased || experts.gate_limit > 0) {
-    return "experts with biases or limits";
-  }
-  if (std::ranges::find(model.formats, DType::kMxfp4) != model.formats.end() &&
-      image == DType::kStored) {
-    return "blocks of MXFP4";
-  }
   if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
     return "experts in float32 or int8";
   }
@@ -40,16 +22,7 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (experts.count > kGpuExperts || experts.active > kGpuActiveExperts) {
     return "so many experts";
   }
-  if (model.norms != Norms::kBefore) {
-    return "norms of what layers add";
-  }
-  if (model.activation != Activation::kSilu) {
-    return "gates of GELU";
-  }
-  if (scales.embedding != 1.0 || scales.residual != 1.0 || scales.logits != 1.0) {
-    return "scaled embeddings, sums or logits";
-  }
-  return scales.attention_cap > 0 || scales.logit_cap > 0 ? "soft caps" : "";
+  return "";
 }
 
 bool has_states(const ModelSpec& model) {

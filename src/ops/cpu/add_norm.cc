@@ -4,6 +4,29 @@
 #include "ops/cpu/simd/kernels.h"
 
 namespace heddle::ops::cpu {
+namespace {
+
+/// What goes into the product behind, of a token's sum.
+void hand_on(const AddNormArgs& args, std::int64_t token, const float* sum) {
+  if (!args.next.present()) {
+    return;
+  }
+  const std::int64_t columns = args.x.shape[1];
+  const bool bf16 = args.next.dtype == DType::kBf16;
+  std::byte* const out = args.next.data + token * args.next.stride[0] * dtype_size(args.next.dtype);
+  if (args.next_weight.present()) {
+    simd_kernels().rms_norm({.x = sum,
+                             .weight = args.next_weight.as<float>(),
+                             .out = out,
+                             .bf16 = bf16,
+                             .columns = columns,
+                             .eps = args.eps});
+  } else {
+    simd_kernels().rescale({.x = sum, .out = out, .bf16 = bf16, .n = columns});
+  }
+}
+
+}  // namespace
 
 void add_norm(device::Stream& stream, const AddNormArgs& args) {
   cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
@@ -23,6 +46,7 @@ void add_norm(device::Stream& stream, const AddNormArgs& args) {
           const float added = args.factor * x[i];
           sum[i] += added;
         }
+        hand_on(args, token, sum);
       }
     });
   });

@@ -205,7 +205,12 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only
           .narrow_splits = static_cast<std::int32_t>(plan.narrow_splits),
           .wide_splits = static_cast<std::int32_t>(plan.wide_splits),
           .counters = nullptr,
-          .scale_log2 = args.scale * std::numbers::log2e_v<float>};
+          .scale_log2 = args.scale * std::numbers::log2e_v<float>,
+          .cap_log2 = args.soft_cap * std::numbers::log2e_v<float>,
+          .cap_turn = args.soft_cap > 0.0F
+                          ? 2.0F * args.scale * std::numbers::log2e_v<float> / args.soft_cap
+                          : 0.0F,
+          .sinks = args.sinks.as<float>()};
 }
 
 void launch_blocks(device::CudaStream& stream,
@@ -270,8 +275,8 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
 
 bool attention_turns(const AttentionArgs& args) {
   const ConstTensorRef& angles = args.turn.cos_sin;
-  return args.query.dtype == DType::kBf16 && suits_mma(args) &&
-         moves_by(2, angles.data, angles.dtype, angles.stride[0]);
+  return args.query.dtype == DType::kBf16 && angles.shape[1] == args.kv.head_dim &&
+         suits_mma(args) && moves_by(2, angles.data, angles.dtype, angles.stride[0]);
 }
 
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args) {

@@ -66,27 +66,23 @@ ExpertScratch place(const ExpertWork& work, std::byte* memory) {
   return scratch;
 }
 
-/// A product of every slot with its expert's matrix of `outputs` rows.
+/// A product of every slot with its expert's matrix of `outputs` rows. Of `tiles` biases, limits
+/// and rows are set.
 void multiply(device::CudaStream& stream,
               const ExpertWork& work,
               const ExpertScratch& scratch,
               const ConstTensorRef& weight,
               std::int64_t outputs,
               LinearParams linear,
-              const std::int32_t* rows) {
+              ExpertTiles tiles) {
   linear.weight = weight.data;
   linear.outputs = static_cast<std::int32_t>(outputs);
   linear.inputs = static_cast<std::int32_t>(weight.shape[1]);
+  tiles.tiles = scratch.tiles;
+  tiles.count = scratch.count;
+  tiles.weight_bytes = outputs * spec::row_bytes(weight.dtype, weight.shape[1]);
   launch_panels(
-      stream,
-      {.linear = linear,
-       .experts = {.tiles = scratch.tiles,
-                   .count = scratch.count,
-                   .rows = rows,
-                   .weight_bytes = outputs * spec::row_bytes(weight.dtype, weight.shape[1])}},
-      weight.dtype,
-      work.tile(),
-      work.tiles());
+      stream, {.linear = linear, .experts = tiles}, weight.dtype, work.tile(), work.tiles());
 }
 
 void sort_by_expert(device::CudaStream& stream,
@@ -115,22 +111,30 @@ void gate(device::CudaStream& stream,
   LinearParams linear{.x = args.x.data,
                       .x_stride = args.x.stride[0] * dtype_size(args.x.dtype),
                       .aligned = moves_by(4, args.x.data, args.x.dtype, args.x.stride[0])};
+  ExpertTiles tiles{.rows = scratch.rows,
+                    .bias = args.gate_up_bias.as<float>(),
+                    .bias_stride = 2 * work.width,
+                    .limit = args.limit,
+                    .gain = args.gain};
   if (!work.apart) {
     linear.out = scratch.gated;
     linear.out_stride = work.width;
     linear.out_bf16 = true;
     linear.gated = true;
-    multiply(stream, work, scratch, args.gate_up, 2 * work.width, linear, scratch.rows);
+    multiply(stream, work, scratch, args.gate_up, 2 * work.width, linear, tiles);
     return;
   }
   linear.out = scratch.in;
   linear.out_stride = 2 * work.width;
-  multiply(stream, work, scratch, args.gate_up, work.width, linear, scratch.rows);
+  multiply(stream, work, scratch, args.gate_up, work.width, linear, tiles);
   linear.out = scratch.in + work.width * 4;
-  multiply(stream, work, scratch, args.up, work.width, linear, scratch.rows);
+  tiles.bias = tiles.bias == nullptr ? nullptr : tiles.bias + work.width;
+  multiply(stream, work, scratch, args.up, work.width, linear, tiles);
   silu_mul(stream,
            {.gate_up = tensor_2d(scratch.in, DType::kF32, work.slots(), 2 * work.width),
-            .out = tensor_2d(scratch.gated, DType::kBf16, work.slots(), work.width)});
+            .out = tensor_2d(scratch.gated, DType::kBf16, work.slots(), work.width),
+            .limit = args.limit,
+            .gain = args.gain});
 }
 
 void add(device::CudaStream& stream,
@@ -182,7 +186,7 @@ void take_experts(device::CudaStream& stream, const ExpertsArgs& args) {
             .out = scratch.product,
             .out_stride = work.hidden,
             .aligned = work.width % 4 == 0},
-           nullptr);
+           {.bias = args.down_bias.as<float>(), .bias_stride = work.hidden});
   add(stream, args, work, scratch);
 }
 

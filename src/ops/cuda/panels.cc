@@ -18,7 +18,7 @@ namespace {
 using PanelKernels = std::array<const char*, 3>;
 
 /// By PanelType.
-constexpr std::array<PanelKernels, 9> kPanelKernels = {
+constexpr std::array<PanelKernels, 10> kPanelKernels = {
     {{"heddle_panels_q80_8", "heddle_panels_q80_32", "heddle_panels_q80_many"},
      {"heddle_panels_q40_8", "heddle_panels_q40_32", "heddle_panels_q40_many"},
      {"heddle_panels_q41_8", "heddle_panels_q41_32", "heddle_panels_q41_many"},
@@ -27,6 +27,7 @@ constexpr std::array<PanelKernels, 9> kPanelKernels = {
      {"heddle_panels_q4k_8", "heddle_panels_q4k_32", "heddle_panels_q4k_many"},
      {"heddle_panels_q5k_8", "heddle_panels_q5k_32", "heddle_panels_q5k_many"},
      {"heddle_panels_q6k_8", "heddle_panels_q6k_32", "heddle_panels_q6k_many"},
+     {"heddle_panels_mxfp4_8", "heddle_panels_mxfp4_32", "heddle_panels_mxfp4_many"},
      {"heddle_panels_f8_8", "heddle_panels_f8_32", "heddle_panels_f8_many"}}};
 constexpr PanelKernels kExpertKernels = {
     "heddle_experts_bf16_8", "heddle_experts_bf16_32", "heddle_experts_bf16_many"};

@@ -15,8 +15,9 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
   const auto of_quads = [](const ConstTensorRef& of) {
     return moves_by(4, of.data, of.dtype, of.stride[0], of.stride[1]);
   };
-  const bool quads = half % 4 == 0 && of_quads(args.query) && of_quads(args.key) &&
-                     of_quads(args.value) && kv_moves_by(4, args.kv) &&
+  const std::int64_t rotary = args.cos_sin.shape[1];
+  const bool quads = half % 4 == 0 && rotary / 2 % 4 == 0 && of_quads(args.query) &&
+                     of_quads(args.key) && of_quads(args.value) && kv_moves_by(4, args.kv) &&
                      moves_by(4, args.cos_sin.data, DType::kF32, args.cos_sin.stride[0]);
   const RopeAppendParams params{.batch = batch_params(args.rows, tokens),
                                 .kv = paged_kv_params(args.kv),
@@ -34,6 +35,7 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
                                 .query_norm = args.query_norm.as<float>(),
                                 .key_norm = args.key_norm.as<float>(),
                                 .eps = args.eps,
+                                .rotary = static_cast<std::int32_t>(rotary),
                                 .heads = static_cast<std::int32_t>(queries),
                                 .quads = quads,
                                 .from_bf16 = args.key.dtype == DType::kBf16};

@@ -16,6 +16,8 @@ void silu_mul(device::Stream& stream, const SiluMulArgs& args) {
                              .gate_up_stride = args.gate_up.stride[0],
                              .out_stride = args.out.stride[0],
                              .n = n,
+                             .limit = args.limit,
+                             .gain = args.gain,
                              .bf16 = args.out.dtype == DType::kBf16,
                              .from_bf16 = args.gate_up.dtype == DType::kBf16,
                              .quads = quads};

@@ -9,15 +9,20 @@
 #include "base/log.h"
 #include "base/tunables.h"
 #include "device/cuda/cuda_device.h"
+#include "ops/add_norm.h"
 #include "ops/attention.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/skinny.h"
 #include "ops/exchange.h"
 #include "ops/fused.h"
+#include "ops/gated_delta.h"
 #include "ops/gather_rows.h"
+#include "ops/gelu_mul.h"
+#include "ops/rescale.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_append.h"
+#include "ops/sigmoid_mul.h"
 #include "ops/silu_mul.h"
 #include "ops/wait.h"
 
@@ -116,15 +121,20 @@ const KernelTable* begin_survey(device::Stream& stream, Duration most) {
   cuda.attachment<Survey>() = {.until = steady_now() + most};
   static const KernelTable kTable = [] {
     KernelTable table = cuda_kernels();
+    table.add_norm = nothing<AddNormArgs>;
     table.all_gather = nothing<AllGatherArgs>;
     table.all_reduce = nothing<AllReduceArgs>;
     table.attention = nothing<AttentionArgs>;
+    table.gated_delta = nothing<GatedDeltaArgs>;
     table.gather_rows = nothing<GatherRowsArgs>;
+    table.gelu_mul = nothing<GeluMulArgs>;
     table.linear = survey_linear;
     table.linear_norm = nullptr;
     table.linear_silu = survey_linear_silu;
+    table.rescale = nothing<RescaleArgs>;
     table.rms_norm = nothing<RmsNormArgs>;
     table.rope_append = nothing<RopeAppendArgs>;
+    table.sigmoid_mul = nothing<SigmoidMulArgs>;
     table.silu_mul = nothing<SiluMulArgs>;
     table.wait = nothing<WaitArgs>;
     return table;

@@ -8,8 +8,13 @@
 
 #include "base/driver_library.h"
 #include "base/test_places.h"
+#include "ops/add_norm.h"
 #include "ops/fused.h"
+#include "ops/gated_delta.h"
+#include "ops/gelu_mul.h"
 #include "ops/op_test.h"
+#include "ops/rescale.h"
+#include "ops/sigmoid_mul.h"
 #include "ops/wait.h"
 
 namespace heddle::ops::cuda {
@@ -162,6 +167,11 @@ TEST_F(SurveyTest, ItsOtherKernelsDoNothing) {
     context.kernels.wait(stream_, {});
     const auto rows = matrix_of(data.data(), 2, 4);
     context.kernels.rms_norm(stream_, {.x = rows, .weight = {}, .out = rows});
+    context.kernels.add_norm(stream_, {.x = rows, .sum = rows});
+    context.kernels.gated_delta(stream_, {});
+    context.kernels.gelu_mul(stream_, {.gate_up = rows, .out = rows});
+    context.kernels.rescale(stream_, {.x = rows, .factor = 2.0F, .out = rows});
+    context.kernels.sigmoid_mul(stream_, {.gate = rows, .rows = rows});
   });
   synchronize();
   EXPECT_EQ(data, std::vector<float>(8, 3.0F));

@@ -44,6 +44,13 @@ __device__ __forceinline__ std::int32_t first_attended(const AttentionParams& pa
   return params.window > 0 && first > 0 ? first : 0;
 }
 
+/// The score in base 2 of a product of query and key, within the soft cap: c tanh(x) is
+/// c - 2 c / (1 + exp(2 x)).
+__device__ __forceinline__ float capped(const AttentionParams& params, float product) {
+  const float share = reciprocal_fast(1.0F + exp2_fast(product * params.cap_turn));
+  return params.cap_log2 - 2.0F * params.cap_log2 * share;
+}
+
 /// Whether results of sequences that are split so are partial.
 __device__ __forceinline__ bool are_merged(const AttentionParams& params, std::int32_t splits) {
   return splits > 1 || params.parts.present != 0;
@@ -155,6 +162,24 @@ __device__ __forceinline__ std::int64_t partial_index(const AttentionParams& par
                                                       std::int64_t split,
                                                       const AttentionRow& row) {
   return (split * params.tokens + row.token) * params.heads + row.head;
+}
+
+/// Counts the sink of a head among a row's scores, if it has one: `max` of the scores, in base 2,
+/// and the `sum` of 2^(score - max). Returns what the sums of values by weight are multiplied with.
+__device__ __forceinline__ float count_sink(const AttentionParams& params,
+                                            std::int32_t head,
+                                            float& max,
+                                            float& sum) {
+  if (params.sinks == nullptr) {
+    return 1.0F;
+  }
+  constexpr float kLog2Of = 1.44269504088896340736F;  // log2(e)
+  const float sink = params.sinks[head] * kLog2Of;
+  const float before = max;
+  max = fmaxf(before, sink);
+  const float shrink = exp2_fast(before - max);
+  sum = fmaf(sum, shrink, exp2_fast(sink - max));
+  return shrink;
 }
 
 /// Hands on the state of a row once for all of its elements: `max` of the scores, in base 2, and

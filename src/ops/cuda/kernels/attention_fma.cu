@@ -139,7 +139,9 @@ __device__ __forceinline__ void weigh(const AttentionParams& params,
     const std::int32_t position = position_of(params, tile, row);
     const bool attended = first + lane <= last_attended(tile, position) && row < tile.rows &&
                           first + lane >= first_attended(params, position);
-    const float own = attended ? score[r] * params.scale_log2 : -INFINITY;
+    const float scaled =
+        params.cap_log2 > 0.0F ? capped(params, score[r]) : score[r] * params.scale_log2;
+    const float own = attended ? scaled : -INFINITY;
     const float max = fmaxf(states.max[r], warp_max(own));
     const float base = max == -INFINITY ? 0.0F : max;  // No position of the row's so far.
     const float weight = exp2_fast(own - base);
@@ -202,16 +204,22 @@ __device__ void write_rows(const AttentionParams& params,
   for (int r = 0; r < kRows / kWarps; ++r) {
     const int row = warp * (kRows / kWarps) + r;
     if (lane == 0 && row < tile.rows) {
-      shared.rescale[row] = states.sum[r];
-      write_state(params, tile, target_of(params, tile, row), states.max[r], states.sum[r]);
+      const AttentionRow target = target_of(params, tile, row);
+      float max = states.max[r];
+      float sum = states.sum[r];
+      const float shrink = tile.partial ? 1.0F : count_sink(params, target.head, max, sum);
+      shared.rescale[row] = sum;
+      shared.weight[row] = shrink;
+      write_state(params, tile, target, max, sum);
     }
   }
   __syncthreads();
   for (int row = warp; row < tile.rows; row += kWarps) {
     const AttentionRow target = target_of(params, tile, row);
     const float sum = shared.rescale[row];
+    const float shrink = shared.weight[row];
     for (int i = lane; i < params.kv.head_dim && sum > 0.0F; i += kStep) {
-      write_element(params, tile, target, i, shared.keys[row * shared.stride + i], sum);
+      write_element(params, tile, target, i, shared.keys[row * shared.stride + i] * shrink, sum);
     }
   }
 }

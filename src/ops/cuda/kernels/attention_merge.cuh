@@ -48,12 +48,15 @@ __device__ inline void merge(const AttentionParams& params,
   const float sum_all = fmaf(before.sum, weight_before, warp_sum(sum * weight));
   float* left = params.parts.left == nullptr ? nullptr : left_state(params, row.token, row.head);
   const AttentionTile whole{};
+  float max_end = max_all;
+  float sum_end = sum_all;
+  const float shrink = left == nullptr ? count_sink(params, row.head, max_end, sum_end) : 1.0F;
   if (z == 0 && left != nullptr) {
     left[d] = max_all * kLn2;
     left[d + 1] = sum_all;
   }
   if (z == 0) {
-    write_state(params, whole, row, max_all, sum_all);
+    write_state(params, whole, row, max_end, sum_end);
   }
   for (std::int32_t first = 0; first < d; first += kWarpThreads) {
     const std::int32_t i = first + z;
@@ -68,7 +71,7 @@ __device__ inline void merge(const AttentionParams& params,
     if (i < d && left != nullptr) {
       left[i] = weighted;
     } else if (i < d) {
-      write_element(params, whole, row, i, weighted, sum_all);
+      write_element(params, whole, row, i, weighted * shrink, sum_end);
     }
   }
 }

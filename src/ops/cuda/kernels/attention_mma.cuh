@@ -310,16 +310,29 @@ class MmaAttention {
     }
   }
 
+  /// Of products of the lane's row `half` scores in base 2.
+  __device__ __forceinline__ void scale(int half, float (&scores)[kScoreTiles][4]) const {
+    if (params_.cap_log2 > 0.0F) {
+#pragma unroll
+      for (int i = 0; i < kScoreTiles * 2; ++i) {
+        float& score = scores[i / 2][half * 2 + i % 2];
+        score = capped(params_, score);
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kScoreTiles * 2; ++i) {
+      scores[i / 2][half * 2 + i % 2] *= params_.scale_log2;
+    }
+  }
+
   /// Turns scores into weights and takes the sums so far to the new maximum. The first score of the
   /// warp is of position `first`. Most steps are of positions that all rows attend to.
   __device__ __forceinline__ void weigh(std::int32_t first, float (&scores)[kScoreTiles][4]) {
     const bool edge = first < all_from_ || first + Shape::kWarpStep - 1 > all_to_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < kScoreTiles * 2; ++i) {
-        scores[i / 2][half * 2 + i % 2] *= params_.scale_log2;
-      }
+      scale(half, scores);
       if (edge) {
         mask(half, first, scores);
       }
@@ -381,8 +394,11 @@ class MmaAttention {
         continue;
       }
       const AttentionRow target = target_of(params_, tile_, row(half));
+      float max = max_[half];
+      float sum = sum_[half];
+      const float shrink = tile_.partial ? 1.0F : count_sink(params_, target.head, max, sum);
       if (t() == 0) {
-        write_state(params_, tile_, target, max_[half], sum_[half]);
+        write_state(params_, tile_, target, max, sum);
       }
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
@@ -390,8 +406,8 @@ class MmaAttention {
                    tile_,
                    target,
                    i * 8 + 2 * t(),
-                   make_float2(out_[i][half * 2], out_[i][half * 2 + 1]),
-                   sum_[half]);
+                   make_float2(out_[i][half * 2] * shrink, out_[i][half * 2 + 1] * shrink),
+                   sum);
       }
     }
   }
@@ -442,6 +458,10 @@ class MmaAttention {
       weighted.y = fmaf(share, part[1], weighted.y);
     }
     const AttentionRow target = target_of(params_, tile_, row);
+    if (!tile_.partial) {
+      const float shrink = count_sink(params_, target.head, max, sum);
+      weighted = make_float2(weighted.x * shrink, weighted.y * shrink);
+    }
     if (column == 0) {
       write_state(params_, tile_, target, max, sum);
     }

@@ -63,7 +63,10 @@ struct AttentionParams {
   /// out that it is, and puts the partial results together (last_block.cuh). nullptr where
   /// heddle_attention_merge does that.
   std::int32_t* counters;
-  float scale_log2;  ///< scale / ln 2, for scores in base 2.
+  float scale_log2;    ///< scale / ln 2, for scores in base 2.
+  float cap_log2;      ///< soft_cap / ln 2; 0: none.
+  float cap_turn;      ///< 2 scale / (ln 2 soft_cap), as capped() takes it.
+  const float* sinks;  ///< [heads], or nullptr.
 };
 
 }  // namespace heddle::ops::cuda

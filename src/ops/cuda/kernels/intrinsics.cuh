@@ -117,6 +117,12 @@ __device__ __forceinline__ float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/// 1 / x to 1 ulp; 0 of infinity.
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 /// Two floats as bfloat16 (nearest, ties to even; NaN stays NaN), `low` in the low half.
 __device__ __forceinline__ std::uint32_t to_bf16_pair(float low, float high) {
   std::uint32_t pair;

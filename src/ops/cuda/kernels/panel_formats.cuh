@@ -207,6 +207,75 @@ using PanelsQ4K = Panels<0, 4, true, 12, 0>;
 using PanelsQ5K = Panels<1, 4, true, 12, 0>;
 using PanelsQ6K = Panels<2, 4, false, 16, 32>;
 
+/// MXFP4: numbers of four bits (E2M1), 32 of a row with a power of two in a byte (E8M0).
+struct PanelsMxfp4 {
+  static constexpr int kRows = 16;
+  static constexpr int kHeadBytes = kRows;
+  static constexpr int kBlockBytes = kHeadBytes + kRows * 16;  // Of a part.
+  static constexpr int kStepParts = 4;
+  static constexpr int kStepBytes = kStepParts * kBlockBytes;
+  static constexpr bool kScaled = true;
+  static constexpr bool kMinimum = false;
+  static constexpr bool kHalves = false;
+
+  const std::byte* panel;  ///< Of the outputs from `first` on, a multiple of kRows.
+
+  __device__ PanelsMxfp4(const std::byte* weight, int /*outputs*/, int inputs, int first)
+      : panel(weight + static_cast<std::int64_t>(first / kRows) * (inputs / 32) * kBlockBytes) {}
+
+  __device__ static int x_place(int half) {
+    return 16 * half + static_cast<int>(lane_index()) % 4 * 4;
+  }
+
+  struct Place {
+    const std::byte* head;
+    const std::byte* quants;
+  };
+  __device__ static Place place(const std::byte* stage, int /*step*/, int part) {
+    const std::byte* const head = stage + part * kBlockBytes;
+    return {.head = head, .quants = head + kHeadBytes};
+  }
+  __device__ Place place(int part) const {
+    const std::byte* const head = panel + static_cast<std::int64_t>(part) * kBlockBytes;
+    return {.head = head, .quants = head + kHeadBytes};
+  }
+
+  __device__ void fetch(std::byte* stage, int step, int parts) const {
+    copy_panel(stage, panel + static_cast<std::int64_t>(step) * kStepBytes, parts * kBlockBytes);
+  }
+
+  /// Half of the power of two, as operands() gives twice the numbers: 2^(byte - 128).
+  __device__ static PanelScales scales(const Place& at, int row) {
+    const auto exponent = static_cast<std::uint32_t>(at.head[row]);
+    const std::uint32_t subnormal = 0x00200000U << (exponent & 1U);
+    const float scale = bits_float(exponent < 2 ? subnormal : (exponent - 1) << 23U);
+    return {.first = scale, .second = scale};
+  }
+
+  __device__ static void operands(const Place& at, std::uint32_t (&a)[2][4]) {
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(at.quants);
+    make_operands(
+        [words](int row, int t, std::uint32_t(&numbers)[2]) {
+          const std::uint32_t both = words[16 * t + row];
+          numbers[0] = both & 0x0f0f0f0fU;
+          numbers[1] = both >> 4U & 0x0f0f0f0fU;
+        },
+        [](std::uint32_t numbers, std::uint32_t(&pairs)[2]) {
+          pairs[0] = pair_of(select_bytes(numbers, 0, 0x4140U));  // Bytes 0 and 1, each before 0.
+          pairs[1] = pair_of(select_bytes(numbers, 0, 0x4342U));
+        },
+        a);
+  }
+
+ private:
+  /// Twice two E2M1, each in the lower bits of a half. Exponent and mantissa move into place, and
+  /// as the exponent's bias is 127 there and 1 here, what they make is 2^126 too small. Exact.
+  __device__ static std::uint32_t pair_of(std::uint32_t codes) {
+    constexpr std::uint32_t kScale = 0x7f007f00U;  // 2^127
+    return multiply_bf16_pairs((codes & 0x00080008U) << 12U | (codes & 0x00070007U) << 6U, kScale);
+  }
+};
+
 /// FP8 (E4M3) with a float32 scale for each 128 inputs of a row (spec/f8_panels.h).
 struct PanelsF8 {
   static constexpr int kRows = 16;

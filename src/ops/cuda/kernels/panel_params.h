@@ -20,6 +20,10 @@ struct ExpertTiles {
   const std::int32_t* count = nullptr;  ///< How many there are; further y do nothing.
   const std::int32_t* rows = nullptr;   ///< By slot, the row of `x`; nullptr: that of the slot.
   std::int64_t weight_bytes = 0;        ///< Of an expert's matrix.
+  const float* bias = nullptr;          ///< Of the first expert's outputs, or nullptr.
+  std::int64_t bias_stride = 0;         ///< From expert to expert.
+  float limit = 0.0F;                   ///< Of gates and ups, as the next: ops::SiluMulArgs.
+  float gain = 1.0F;
 };
 
 /// Of products whose weights are in panels, and of those with experts (panel_product.cuh). `weight`
@@ -38,7 +42,7 @@ constexpr std::int64_t kPanelOutputs = 32;
 constexpr std::int64_t kPanelTokens = 64;
 
 /// What a matrix of panels is of: its place in the tables of kernels.
-enum class PanelType : std::int32_t { kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kF8 };
+enum class PanelType : std::int32_t { kQ80, kQ40, kQ41, kQ50, kQ51, kQ4K, kQ5K, kQ6K, kMxfp4, kF8 };
 
 /// Of heddle_panel_rows, whose warps take turns at parts of 32 inputs: all rows of a matrix become
 /// bfloat16, one behind the other, sixteen of them by the blocks of one x; or, where `rows` is not

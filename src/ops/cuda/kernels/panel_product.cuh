@@ -22,7 +22,8 @@ constexpr std::uint32_t kOnes = 0x3f803f80U;
 /// The tokens of a block, and its expert's weights.
 struct PanelTile {
   const std::byte* weight;
-  int first;  ///< Token, or slot.
+  const float* bias = nullptr;  ///< Of the expert's outputs, or nullptr.
+  int first;                    ///< Token, or slot.
   int count;
 
   __device__ PanelTile(const PanelParams& params, int tokens_max) {
@@ -37,6 +38,9 @@ struct PanelTile {
     if (static_cast<std::int32_t>(blockIdx.y) < *params.experts.count) {
       const ExpertTile& tile = params.experts.tiles[blockIdx.y];
       weight += tile.expert * params.experts.weight_bytes;
+      if (params.experts.bias != nullptr) {
+        bias = params.experts.bias + tile.expert * params.experts.bias_stride;
+      }
       first = tile.first;
       count = tile.count;
     }
@@ -240,20 +244,39 @@ struct PanelWarp {
   }
 };
 
-/// What comes of two sums: silu(gate) up, or each as it is.
-__device__ inline void store_gated(
-    const LinearParams& params, int token, int gate, int up, float first, float second) {
-  const float bias = params.bias == nullptr ? 0.0F : params.bias[gate];
-  const float bias_up = params.bias == nullptr ? 0.0F : params.bias[up];
-  store_result(params, token, gate, silu_mul(first + bias, second + bias_up));
+/// Stores silu(gate) up of two sums.
+__device__ inline void store_gated(const PanelParams& all,
+                                   const PanelTile& tile,
+                                   int token,
+                                   int gate,
+                                   int up,
+                                   float first,
+                                   float second) {
+  const LinearParams& params = all.linear;
+  const float* const bias = all.experts.tiles == nullptr ? params.bias : tile.bias;
+  const float gate_sum = first + (bias == nullptr ? 0.0F : bias[gate]);
+  const float up_sum = second + (bias == nullptr ? 0.0F : bias[up]);
+  const float limit = all.experts.limit;
+  store_result(params,
+               token,
+               gate,
+               limit > 0.0F ? silu_mul(gate_sum, up_sum, limit, all.experts.gain)
+                            : silu_mul(gate_sum, up_sum));
+}
+
+/// Stores a sum by itself, with what is added to it.
+__device__ inline void store_sum(
+    const PanelParams& all, const PanelTile& tile, int token, int output, float sum) {
+  store_output(all.linear, token, output, tile.bias == nullptr ? sum : sum + tile.bias[output]);
 }
 
 /// Adds up what the warps of a block have, and stores what comes of it.
 template <int kTokens>
-__device__ void store_sums(const LinearParams& params,
+__device__ void store_sums(const PanelParams& all,
                            const PanelTile& tile,
                            const PanelOutputs& outputs,
                            const float (&totals)[kPanelWarps][kTokens][kPair][16]) {
+  const LinearParams& params = all.linear;
   const auto value = [&](int token, int panel, int column) {
     float total = totals[0][token][panel][column];
     for (int w = 1; w < static_cast<int>(kPanelWarps); ++w) {
@@ -270,15 +293,19 @@ __device__ void store_sums(const LinearParams& params,
       continue;
     }
     if (params.gated) {
-      store_gated(params,
+      store_gated(all,
+                  tile,
                   tile.first + token,
                   outputs.output(0, column),
                   outputs.output(1, column),
                   value(token, 0, column),
                   value(token, 1, column));
     } else {
-      store_output(
-          params, tile.first + token, outputs.output(panel, column), value(token, panel, column));
+      store_sum(all,
+                tile,
+                tile.first + token,
+                outputs.output(panel, column),
+                value(token, panel, column));
     }
   }
 }
@@ -323,7 +350,7 @@ __device__ void panel_thin(const PanelParams& all) {
     }
   }
   __syncthreads();
-  store_sums(params, tile, outputs, totals);
+  store_sums(all, tile, outputs, totals);
   if (params.norm.counter != nullptr) {
     __syncthreads();  // Nobody reads sums any more.
     then_normalise(params, *reinterpret_cast<ThenNormShared<kWarps>*>(&memory));
@@ -369,15 +396,15 @@ __device__ void panel_many(const PanelParams& all) {
       if (params.gated) {
         if (outputs.has(0, column)) {
           const int gate = outputs.output(0, column);
-          store_gated(params, slot, gate, outputs.output(1, column), first, second);
+          store_gated(all, tile, slot, gate, outputs.output(1, column), first, second);
         }
         continue;
       }
       if (outputs.has(0, column)) {
-        store_output(params, slot, outputs.output(0, column), first);
+        store_sum(all, tile, slot, outputs.output(0, column), first);
       }
       if (outputs.has(1, column)) {
-        store_output(params, slot, outputs.output(1, column), second);
+        store_sum(all, tile, slot, outputs.output(1, column), second);
       }
     }
   }

@@ -111,6 +111,8 @@ HEDDLE_KERNEL(heddle_panel_rows,
       return take<PanelsQ5K>(params);
     case PanelType::kQ6K:
       return take<PanelsQ6K>(params);
+    case PanelType::kMxfp4:
+      return take<PanelsMxfp4>(params);
     case PanelType::kF8:
       return take<PanelsF8>(params);
   }

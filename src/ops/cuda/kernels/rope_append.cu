@@ -34,22 +34,41 @@ struct HeadScale {
   }
 };
 
-/// What a thread does of a token's heads.
+/// What a thread does of a token's heads. A head's pairs are those (i, i + turned) that rotate, and
+/// as pairs (i, i + half - turned) those of what is behind them.
 struct Turner {
   const float* cos;
-  std::int32_t half;
+  std::int32_t half;    ///< Pairs of a head.
+  std::int32_t turned;  ///< Those that rotate.
   bool quads;
 
-  /// The pairs (i, i + half) of a head of x, one or four of them, turned. `out` may be `x`.
+  /// Where pair `at` begins and how far away its other element is.
+  struct Pair {
+    std::int32_t first;
+    std::int32_t second;
+  };
+  [[nodiscard]] __device__ __forceinline__ Pair pair(std::int32_t at) const {
+    return at < turned ? Pair{.first = at, .second = at + turned}
+                       : Pair{.first = at + turned, .second = at + half};
+  }
+
+  /// Pair `at` of a head of x, or four from it on, turned where it rotates. `out` may be `x`.
   template <class In, class Out>
   __device__ __forceinline__ void turn(const In* x,
                                        Out* out,
-                                       std::int32_t i,
+                                       std::int32_t at,
                                        const HeadScale& scale) const {
-    const float* sin = cos + half;
+    const float* sin = cos + turned;
+    const auto [i, other] = pair(at);
+    const bool rotates = at < turned;
     if (quads) {
       const float4 a = scale.of(load_quad(x, i), i);
-      const float4 b = scale.of(load_quad(x, i + half), i + half);
+      const float4 b = scale.of(load_quad(x, other), other);
+      if (!rotates) {
+        store_quad(out, i, a);
+        store_quad(out, other, b);
+        return;
+      }
       const float4 c = load_quad(cos, i);
       const float4 s = load_quad(sin, i);
       store_quad(out,
@@ -59,7 +78,7 @@ struct Turner {
                              times_minus(a.z, c.z, b.z, s.z),
                              times_minus(a.w, c.w, b.w, s.w)));
       store_quad(out,
-                 i + half,
+                 other,
                  make_float4(times_plus(b.x, c.x, a.x, s.x),
                              times_plus(b.y, c.y, a.y, s.y),
                              times_plus(b.z, c.z, a.z, s.z),
@@ -67,9 +86,9 @@ struct Turner {
       return;
     }
     const float a = scale.of(load_element(x, i), i);
-    const float b = scale.of(load_element(x, i + half), i + half);
-    store_element(out, i, times_minus(a, cos[i], b, sin[i]));
-    store_element(out, i + half, times_plus(b, cos[i], a, sin[i]));
+    const float b = scale.of(load_element(x, other), other);
+    store_element(out, i, rotates ? times_minus(a, cos[i], b, sin[i]) : a);
+    store_element(out, other, rotates ? times_plus(b, cos[i], a, sin[i]) : b);
   }
 
   /// The same elements as they are.
@@ -106,6 +125,7 @@ class Token {
       : params_(params),
         turner_{.cos = params.cos_sin + blockIdx.x * params.cos_sin_stride,
                 .half = params.kv.head_dim / 2,
+                .turned = params.rotary / 2,
                 .quads = params.quads != 0} {
     const std::int64_t token = blockIdx.x;
     position_ = params.batch.first_position[sequence] + static_cast<std::int32_t>(token) -

@@ -8,7 +8,7 @@ namespace heddle::ops::cuda {
 struct RopeAppendParams {
   BatchParams batch;
   PagedKvParams kv;
-  const float* cos_sin;  ///< [tokens, head_dim]
+  const float* cos_sin;  ///< [tokens, rotary]
   void* query;           ///< [tokens, heads, head_dim]
   const void* key;       ///< [tokens, kv_heads, head_dim]
   const void* value;     ///< [tokens, kv_heads, head_dim]
@@ -22,8 +22,10 @@ struct RopeAppendParams {
   const float* query_norm;  ///< [head_dim] each; nullptr: such heads are not normalised.
   const float* key_norm;
   float eps;
-  std::int32_t heads;      ///< Of queries; 0: attention turns them.
-  std::int32_t quads;      ///< Halves of heads may be moved four elements at a time everywhere.
+  std::int32_t rotary;  ///< Elements of a head that rotate, the first ones.
+  std::int32_t heads;   ///< Of queries; 0: attention turns them.
+  /// Halves of heads, and of what rotates of them, may be moved four elements at a time everywhere.
+  std::int32_t quads;
   std::int32_t from_bf16;  ///< The type of query, key and value, and then of the cache.
 };
 

@@ -9,18 +9,20 @@ template <class In, class Out>
 __device__ void silu_mul_row(const SiluMulParams& params) {
   const In* gate = static_cast<const In*>(params.gate_up) + blockIdx.x * params.gate_up_stride;
   const In* up = gate + params.n;
+  const auto gated = [&](float g, float u) {
+    return params.limit > 0.0F ? silu_mul(g, u, params.limit, params.gain) : silu_mul(g, u);
+  };
   fill_row(
       static_cast<Out*>(params.out) + blockIdx.x * params.out_stride,
       params.n,
       params.quads != 0,
       row_rank(),
       row_threads(),
-      [&](std::int64_t i) { return silu_mul(load_element(gate, i), load_element(up, i)); },
+      [&](std::int64_t i) { return gated(load_element(gate, i), load_element(up, i)); },
       [&](std::int64_t i) {
         const float4 g = load_quad(gate, i);
         const float4 u = load_quad(up, i);
-        return make_float4(
-            silu_mul(g.x, u.x), silu_mul(g.y, u.y), silu_mul(g.z, u.z), silu_mul(g.w, u.w));
+        return make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w));
       });
 }
 

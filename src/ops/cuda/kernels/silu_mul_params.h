@@ -11,6 +11,8 @@ struct SiluMulParams {
   std::int64_t gate_up_stride;
   std::int64_t out_stride;
   std::int64_t n;
+  float limit;  ///< 0: none.
+  float gain;
   std::int32_t bf16;       ///< The type of `out`; 0: float32.
   std::int32_t from_bf16;  ///< The type of `gate_up`, and then of `out`.
   std::int32_t quads;      ///< Rows are aligned on both sides and n a multiple of four.

@@ -195,6 +195,9 @@ inline float exp2_fast(float x) {
   const float y = std::exp2(x);
   return y < 0x1p-126F ? 0.0F : y;
 }
+inline float reciprocal_fast(float x) {
+  return 1.0F / x;
+}
 inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = float_bits(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
