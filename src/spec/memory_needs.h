@@ -19,7 +19,8 @@ namespace heddle::spec {
 /// KV is of compute_dtype(dtype) throughout.
 ///
 /// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors
-/// (key and value) of kv_heads * head_dim for each layer of attention.
+/// (key and value) of kv_heads * head_dim for each layer of attention; of an encoder for one, as
+/// its layers have them in turn.
 [[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
 
 /// Bytes of the state that a sequence has beside KV, in float32 always: of each layer of linear

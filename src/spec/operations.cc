@@ -7,6 +7,9 @@ namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model, DType image) {
   const Scales& scales = model.scales;
+  if (is_encoder(model)) {
+    return "an encoder";
+  }
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
@@ -47,6 +50,10 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
     return "scaled embeddings, sums or logits";
   }
   return scales.attention_cap > 0 || scales.logit_cap > 0 ? "soft caps" : "";
+}
+
+std::int64_t step_tokens(const ModelSpec& model, std::int64_t most) {
+  return is_encoder(model) ? std::max(most, model.max_position) : most;
 }
 
 bool has_states(const ModelSpec& model) {

@@ -47,6 +47,15 @@ TEST(CpuOnly, NamesWhatGpusLackOfGptOss) {
   EXPECT_EQ(cpu_only(model, DType::kBf16), "sinks of attention");
 }
 
+TEST(StepTokens, AnEncodersLongestTextHasRoom) {
+  ModelSpec model{.max_position = 600};
+  EXPECT_EQ(step_tokens(model, 512), 512);
+  model.encoder = {.positions = 602, .first_position = 2, .types = 1};
+  EXPECT_EQ(step_tokens(model, 512), 600);
+  EXPECT_EQ(step_tokens(model, 4096), 4096);
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "an encoder");
+}
+
 TEST(AttentionScale, IsByTheHeadUnlessTheModelSays) {
   ModelSpec model;
   model.head_dim = 64;
