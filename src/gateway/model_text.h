@@ -24,11 +24,18 @@ struct ModelText {
   std::int64_t hidden = 0;                       ///< Numbers of an embedding.
   std::int64_t kv_numbers = 0;                   ///< That a token has in the KV of all layers.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
+  bool normalised = true;  ///< Embeddings have length 1: of decoders always, else as files say.
+  /// Of an encoder, whose `context` is the longest of its texts.
+  spec::Encoder encoder{};
   spec::Architecture architecture{};
+
+  [[nodiscard]] bool encodes() const { return encoder.positions > 0; }
+  /// Tokens of the longest text that can stand for itself: behind a decoder's one more has room.
+  [[nodiscard]] std::int64_t longest_text() const { return encodes() ? context : context - 1; }
 };
 
-/// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not
-/// for the loop thread.
+/// Reads a model directory: tokenizer, sentence-transformers' files of an encoder, templates,
+/// config.json and generation_config.json. Slow; not for the loop thread.
 /// @param context_cap  Upper bound of the context length [tokens]; 0 leaves the model's own.
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap);
