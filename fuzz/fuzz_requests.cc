@@ -10,6 +10,7 @@
 #include "api/embeddings.h"
 #include "api/ollama/ollama_request.h"
 #include "api/requests.h"
+#include "api/rerank.h"
 #include "api/response_request.h"
 #include "base/check.h"
 #include "spec/json.h"
@@ -43,6 +44,16 @@ void check(const api::GenerationParams& params) {
   HEDDLE_CHECK(params.stop.size() <= 16);
   for (const std::string& stop : params.stop) {
     HEDDLE_CHECK(!stop.empty());
+  }
+}
+
+void check(const api::PairsRequest& request) {
+  HEDDLE_CHECK(!request.pairs.empty() && request.pairs.size() <= 2048);
+  HEDDLE_CHECK(request.top_n.value_or(1) >= 1);
+  const std::int64_t most = request.truncate.value_or(-1);
+  HEDDLE_CHECK(most == -1 || most > 0);
+  for (const api::ScoredPair& pair : request.pairs) {
+    HEDDLE_CHECK(pair.first < request.firsts.size() && !pair.param.empty());
   }
 }
 
@@ -100,6 +111,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto embedding = api::parse_embedding_request(body);
   if (const auto* request = accepted(embedding)) {
     HEDDLE_CHECK(!request->inputs.empty() && request->dimensions.value_or(1) >= 1);
+  }
+  for (const auto& parse : {api::parse_rerank_request, api::parse_score_request}) {
+    const auto pairs = parse(body);
+    if (const auto* request = accepted(pairs)) {
+      check(*request);
+    }
   }
   const auto response = api::parse_response_request(body);
   if (const auto* request = accepted(response)) {

@@ -6,6 +6,7 @@
 
 #include "engine/kv_plan.h"
 #include "engine/workspace.h"
+#include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
@@ -40,8 +41,10 @@ Result<policy::Footprint> footprint_of(device::Kind kind,
   footprint.min_kv_pages = policy::kv_pages(footprint.kv, {&useful, 1});
   footprint.image_pages =
       static_cast<std::int64_t>(store::pages_for(image_bytes, geometry.page_bytes));
-  footprint.overhead_pages = static_cast<std::int64_t>(store::pages_for(
-      engine::workspace_bytes(kind, model, dtype, geometry.max_batch_tokens), geometry.page_bytes));
+  footprint.overhead_pages = static_cast<std::int64_t>(
+      store::pages_for(engine::workspace_bytes(
+                           kind, model, dtype, spec::step_tokens(model, geometry.max_batch_tokens)),
+                       geometry.page_bytes));
   if (kind == device::Kind::kCuda) {
     footprint.graph_pages = static_cast<std::int64_t>(
         store::pages_for(engine::graph_bytes(model), geometry.page_bytes));
@@ -149,6 +152,12 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
   whole.adapter_rank = ranks == 1 ? adapter_rank : 0;
   if (const Result<void> possible = spec::divides(whole, ranks); !possible) {
     return possible.error();
+  }
+  if (adapter_rank > 0 && spec::is_encoder(whole)) {
+    return Error{Code::kInvalidArgument,
+                 opened->directory.string() +
+                     " is an encoder, and only models that generate text "
+                     "have LoRA adapters"};
   }
   std::vector<spec::ModelSpec> specs;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

@@ -46,7 +46,7 @@ Parsed<EmbeddingRequest> parse_embedding_request(std::string_view text) {
   request.priority =
       static_cast<std::int32_t>(body.integer("priority", -1'000'000, 1'000'000).value_or(0));
   request.keep_alive = read_keep_alive(body);
-  body.refuse_unless_neutral({"truncate_prompt_tokens"});
+  request.truncate = read_truncation(body);
   request.warnings = body.take_warnings({"user", "metadata"});
   if (!body.ok()) {
     return body.error();
@@ -54,10 +54,13 @@ Parsed<EmbeddingRequest> parse_embedding_request(std::string_view text) {
   return request;
 }
 
-void normalise(std::vector<float>& embedding, std::optional<std::int64_t> dimensions) {
+void cut(std::vector<float>& embedding, std::optional<std::int64_t> dimensions) {
   if (dimensions && *dimensions < std::ssize(embedding)) {
     embedding.resize(static_cast<std::size_t>(*dimensions));
   }
+}
+
+void normalise(std::vector<float>& embedding) {
   double squares = 0.0;
   for (const float number : embedding) {
     squares += static_cast<double>(number) * static_cast<double>(number);

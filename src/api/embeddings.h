@@ -19,6 +19,9 @@ struct EmbeddingRequest {
   bool base64 = false;           ///< Numbers as the bytes of little-endian float32, in base64.
   std::optional<std::int64_t> dimensions{};  ///< Keep so many of the first.
   bool add_special_tokens = true;
+  /// Texts are cut to so many tokens; -1: to as many as the model takes. Nothing: those that are
+  /// too long are refused.
+  std::optional<std::int64_t> truncate{};
   std::int32_t priority = 0;
   std::optional<Duration> keep_alive{};  ///< As in GenerationParams.
   std::vector<std::string> warnings{};   ///< Likewise.
@@ -27,9 +30,11 @@ struct EmbeddingRequest {
 /// As the parsers of requests.h.
 [[nodiscard]] Parsed<EmbeddingRequest> parse_embedding_request(std::string_view body);
 
-/// Keeps the first `dimensions` numbers (all of them where it is nothing) and scales them to length
-/// 1 (a vector of zeros stays one).
-void normalise(std::vector<float>& embedding, std::optional<std::int64_t> dimensions);
+/// Keeps the first `dimensions` numbers; all of them where it is nothing.
+void cut(std::vector<float>& embedding, std::optional<std::int64_t> dimensions);
+
+/// Scales it to length 1; a vector of zeros stays one.
+void normalise(std::vector<float>& embedding);
 
 /// The answer: one vector for each input, in order.
 [[nodiscard]] std::string embeddings_json(const std::string& model,

@@ -305,4 +305,16 @@ std::string read_template_variables(BodyReader& body) {
   return json + "}";
 }
 
+std::optional<std::int64_t> read_truncation(BodyReader& body) {
+  constexpr std::int64_t kTruncationMax = 1 << 30;
+  const std::optional<std::int64_t> tokens =
+      body.integer("truncate_prompt_tokens", -1, kTruncationMax);
+  if (tokens == 0) {
+    body.fail(invalid_request("truncate_prompt_tokens",
+                              "truncate_prompt_tokens: is 0; want a number of tokens, or -1 for as "
+                              "many as the model takes"));
+  }
+  return tokens;
+}
+
 }  // namespace heddle::api

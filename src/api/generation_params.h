@@ -62,4 +62,8 @@ inline constexpr std::string_view kModelExample =
 /// JSON object.
 [[nodiscard]] std::string read_template_variables(BodyReader& body);
 
+/// `truncate_prompt_tokens` of what is not generated: tokens that a text is cut to; -1: as many as
+/// the model takes. Nothing where it is absent.
+[[nodiscard]] std::optional<std::int64_t> read_truncation(BodyReader& body);
+
 }  // namespace heddle::api

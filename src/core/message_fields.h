@@ -112,6 +112,8 @@ inline void fields(Fields& v, spec::SamplingParams& x) {
   v(17, "prompt_logprobs", x.prompt_logprobs);
   v(18, "min_tokens", x.min_tokens, kCount);
   v(19, "bad_words", x.bad_words);
+  v(58, "in_one_pass", x.in_one_pass);
+  v(59, "second_text", x.second_text, kCount);
 }
 
 inline void fields(Fields& v, Error& x) {

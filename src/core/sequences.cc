@@ -26,6 +26,7 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .compiling = choice.params.grammar.constrains() || !submit.adapter.empty(),
                       .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
                       .remaining = choice.params.max_tokens - generated,
+                      .whole = choice.params.in_one_pass,
                       .kv = submit.kv};
     by_request_[submit.request].insert(id);
     added.push_back(id);
@@ -221,6 +222,7 @@ std::vector<policy::SequenceView> Sequences::step_views(const std::set<ModelId>&
                        .computed = sequence.computed,
                        .pending = sequence.tokens - sequence.computed,
                        .arrived = sequence.arrived,
+                       .whole = sequence.whole,
                        .rank = sequence.rank});
     }
   }

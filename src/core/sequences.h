@@ -34,6 +34,7 @@ struct Sequence {
   std::int64_t remaining = 0;          ///< May still be generated.
   bool in_pipe = false;                ///< A slice of it is with other stages: in no plan.
   std::uint64_t turn = 0;              ///< When it came back from them, in turns of all.
+  bool whole = false;                  ///< Runs in one step, SamplingParams::in_one_pass.
   bool packed = false;                 ///< Computes all itself, on as few pages as can be.
   std::int64_t away = 0;               ///< Of `computed`, how many are guests of another device.
   std::int64_t tried = 0;              ///< `computed` when it was last asked to move more of them.

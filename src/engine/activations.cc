@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -62,7 +63,7 @@ Activations place(const spec::ModelSpec& model,
     a.delta_out = layout.take(tokens, linear.values(), dtype);
     layout.rewind(shared);
   }
-  a.gate_up = layout.take(tokens, 2 * model.intermediate);
+  a.gate_up = layout.take(tokens, spec::gate_up_rows(model));
   a.gated = layout.take(tokens, model.intermediate, dtype);
   if (const spec::Experts& experts = model.experts; experts.count > 0) {
     a.router = layout.take(tokens, experts.count);
@@ -75,6 +76,13 @@ Activations place(const spec::ModelSpec& model,
     a.expert_product = layout.take(tokens, model.hidden);
   }
   layout.rewind(kept);
+  if (spec::is_encoder(model)) {
+    a.picked = layout.take(tokens, model.hidden);
+    a.head_in = layout.take(tokens, model.hidden, dtype);
+    // The first product of the head, where it scores.
+    a.logits = layout.take(tokens, model.encoder.scores ? model.hidden : 0);
+    return a;
+  }
   a.told = layout.take(kLogitRowsMin, model.vocab);
   const auto hidden = static_cast<std::size_t>(model.hidden);
   const std::size_t row_bytes = hidden * (sizeof(float) + spec::dtype_bytes(dtype)) +

@@ -27,9 +27,10 @@ struct Activations {
   ops::TensorRef delta_in{};     ///< [tokens, channels() + values()]
   ops::TensorRef delta_rates{};  ///< [tokens, 2 value_heads]
   ops::TensorRef delta_out{};    ///< (*) [tokens, values()]
-  ops::TensorRef gate_up{};      ///< [tokens, 2 intermediate]
+  ops::TensorRef gate_up{};      ///< [tokens, spec::gate_up_rows()]
   ops::TensorRef gated{};        ///< (*) [tokens, intermediate]
-  /// [tokens, hidden]: what a layer adds, where that is normalised or scaled before.
+  /// [tokens, hidden]: what a layer adds, where that is normalised or scaled before. Of an encoder
+  /// what is looked up.
   ops::TensorRef branch{};
   // Of models with experts.
   ops::TensorRef router{};          ///< [tokens, experts]
@@ -42,7 +43,7 @@ struct Activations {
   ops::TensorRef expert_product{};  ///< [tokens, hidden]
   ops::TensorRef picked{};          ///< [logit_rows(), hidden]: the rows that sample.
   ops::TensorRef head_in{};         ///< (*) [logit_rows(), hidden]: those, normalised.
-  ops::TensorRef logits{};          ///< [logit_rows(), vocab]
+  ops::TensorRef logits{};          ///< [logit_rows(), vocab]; of an encoder that scores hidden.
   ops::TensorRef told{};            ///< [kLogitRowsMin, vocab]: logits as they were, of those told.
 
   /// Most rows whose logits exist at once: at least kLogitRowsMin.

@@ -123,7 +123,31 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   ids_ = mirror.add(ids);
   begin_ = mirror.add(begin);
   first_position_ = mirror.add(first_position);
+  gather_places(slices, decoder, mirror);
   gather_rotations(slices, decoder, mirror);
+}
+
+/// Of encoders, which rows of the tables of positions and types each token adds.
+void BatchInputs::gather_places(std::span<const BatchSlice> slices,
+                                const Decoder& decoder,
+                                Mirror& mirror) {
+  positions_ = std::nullopt;
+  const spec::Encoder& encoder = decoder.model().encoder;
+  if (encoder.positions == 0) {
+    return;
+  }
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> types;
+  for (const BatchSlice& slice : slices) {
+    for (std::int64_t i = 0; i < std::ssize(slice.ids); ++i) {
+      const std::int64_t position = slice.first_position + i;
+      positions.push_back(narrow(encoder.first_position + position));
+      const bool second = slice.second_text > 0 && position >= slice.second_text;
+      types.push_back(second && encoder.types > 1 ? 1 : 0);
+    }
+  }
+  positions_ = mirror.add(positions);
+  types_ = mirror.add(types);
 }
 
 void BatchInputs::gather_rotations(std::span<const BatchSlice> slices,
@@ -184,10 +208,16 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
               .rows = {.begin = ops::vector_of(mirror.device<std::int32_t>(begin_), sequences_ + 1),
                        .first_position = ops::vector_of(
                            mirror.device<std::int32_t>(first_position_), sequences_)},
+              .positions = {},
+              .types = {},
               .resumes = resumes_,
               .cos_sin = {},
               .block_tables = {},
               .copies = {}};
+  if (positions_) {
+    batch.positions = ops::vector_of(mirror.device<std::int32_t>(*positions_), tokens_);
+    batch.types = ops::vector_of(mirror.device<std::int32_t>(types_), tokens_);
+  }
   for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
     if (cos_sin_[kind]) {
       batch.cos_sin[kind] =

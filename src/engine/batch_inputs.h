@@ -20,6 +20,8 @@ struct BatchSlice {
   std::span<const TokenId> ids{};
   std::int64_t first_position = 0;  ///< Of ids[0].
   const SequenceKv* kv = nullptr;   ///< Has the blocks of all positions up to the last.
+  /// Of an encoder: from which position on tokens are of the second of two texts; 0: of one text.
+  std::int64_t second_text = 0;
 };
 
 /// Makes a Batch of slices: token ids, rows, positions and block tables. Slices with guests come
@@ -49,6 +51,7 @@ class BatchInputs {
 
  private:
   void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
+  void gather_places(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
   void gather_rotations(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
   void gather_copies(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
   void gather_guests(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
@@ -70,6 +73,8 @@ class BatchInputs {
   std::size_t ids_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t begin_ = 0;
   std::size_t first_position_ = 0;
+  std::optional<std::size_t> positions_{};  ///< Of encoders, as the next.
+  std::size_t types_ = 0;
   std::array<std::optional<std::size_t>, kLayerRopes> cos_sin_{};
   std::vector<Table> tables_{};
   std::int64_t copies_ = 0;  ///< Of states, that a sequence has at most.

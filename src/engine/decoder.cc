@@ -170,6 +170,11 @@ void Decoder::run_layers(ops::OpContext& context,
                          const Activations& activations) const {
   HEDDLE_CHECK(kv_.range.contains(range));
   HEDDLE_CHECK(batch.block_tables.size() == kv_.groups.size());
+  if (spec::is_encoder(model_)) {
+    HEDDLE_CHECK(range == kv_.range && !batch.resumes);
+    encode(context, batch, activations);
+    return;
+  }
   // A norm of the hidden states follows what was added to them in one launch, where there is one.
   const bool ahead = whole() && model_.norms != spec::Norms::kAfter;
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
@@ -365,6 +370,7 @@ void Decoder::attend(ops::OpContext& context,
                                .query = query,
                                .kv = kv,
                                .window = kv_.groups[group].window,
+                               .causal = !spec::is_encoder(model_),
                                .scale = spec::attention_scale(model_),
                                .soft_cap = static_cast<float>(model_.scales.attention_cap),
                                .sinks = w.sinks,
@@ -401,6 +407,10 @@ void Decoder::add_mixed(ops::OpContext& context,
   const auto normed = Activations::rows(activations.normed, batch.tokens);
   const auto target = store::AdapterTarget::kOut;
   ops::LinearArgs product{.x = mixed, .weight = w.out, .scale = w.out_scale, .bias = w.out_bias};
+  if (spec::is_encoder(model_)) {
+    add_and_norm(context, batch, product, w.attention_norm, w.attention_norm_bias, activations);
+    return;
+  }
   if (adds_apart(model_)) {
     product.out = Activations::rows(activations.branch, batch.tokens);
     ops::linear(context, product);
@@ -554,6 +564,9 @@ void Decoder::pick_normed(ops::OpContext& context,
 ops::TensorRef Decoder::final_hidden(ops::OpContext& context,
                                      ops::ConstTensorRef picks,
                                      const Activations& activations) const {
+  if (spec::is_encoder(model_)) {
+    return pick_encoded(context, picks, activations);
+  }
   const auto states = Activations::rows(activations.picked, picks.shape[0]);
   pick_normed(context, picks, activations, states);
   return states;

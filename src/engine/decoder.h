@@ -36,6 +36,9 @@ inline constexpr std::size_t kLayerRopes = 3;
 struct Batch {
   std::int64_t tokens = 0;
   ops::BatchRows rows{};
+  // Of encoders, i32 [tokens]: rows of the tables of positions and of types.
+  ops::ConstTensorRef positions{};
+  ops::ConstTensorRef types{};
   bool resumes = false;  ///< Some sequence goes on from what it has on pages.
   /// By LayerRope, where a layer of the model has it: f32 [tokens, spec::rotary_dim()],
   /// RopeFrequencies of each position.
@@ -59,9 +62,9 @@ struct Batch {
   std::vector<AdapterRows> adapters{};  ///< Ascending; rows of none are in none of them.
 };
 
-/// The forward pass of a decoder-only model, or of a range of its layers: enqueues operations and
-/// keeps no state. Before each stage of the image (embedding, each layer, head) the stream waits
-/// for the bytes of that stage and no more.
+/// The forward pass of a decoder-only model, or of a range of its layers, or of an encoder
+/// (spec::Encoder): enqueues operations and keeps no state. Before each stage of the image
+/// (embedding, each layer, head) the stream waits for the bytes of that stage and no more.
 ///
 /// Of a shard (spec/shard.h) it is one rank's part of the pass: hidden states are the same on all
 /// ranks, to the bit, and so are logits. What the ranks add up to hidden states, after the
@@ -97,17 +100,24 @@ class Decoder {
 
   /// hidden = embedding[ids]; ids i32 [tokens], hidden f32 [tokens, hidden].
   void embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const;
+  /// The same of an encoder: activations.hidden = norm(embedding[ids] + positions + types), with
+  /// what run_layers() needs of it beside.
+  void embed_text(ops::OpContext& context,
+                  ops::ConstTensorRef ids,
+                  const Batch& batch,
+                  const Activations& activations) const;
 
   /// Runs layers `range` (within the KV plan's) on activations.hidden, which holds what layer
   /// range.begin - 1 gave, and appends the batch's keys and values. Running [a, b) and then [b, c)
-  /// is running [a, c), to the bit.
+  /// is running [a, c), to the bit. An encoder runs all its layers, and its batch has whole texts.
   void run_layers(ops::OpContext& context,
                   LayerRange range,
                   const Batch& batch,
                   const Activations& activations) const;
 
-  /// Final norm of rows `picks` (i32 [n], n <= activations.logit_rows()) of activations.hidden: f32
-  /// [n, hidden]. Destroys activations.picked.
+  /// Final norm of rows `picks` (i32 [n], n <= activations.logit_rows()) of activations.hidden; of
+  /// an encoder, which has none, these rows, or where it scores their scores: f32
+  /// [n, spec::pooled_width()]. Destroys activations.picked, head_in and logits.
   ops::TensorRef final_hidden(ops::OpContext& context,
                               ops::ConstTensorRef picks,
                               const Activations& activations) const;
@@ -152,6 +162,21 @@ class Decoder {
                     const ops::TensorRef& x,
                     const ops::TensorRef& out,
                     const Activations& activations) const;
+  void norm_sums(ops::OpContext& context,
+                 const Batch& batch,
+                 const ops::ConstTensorRef& weight,
+                 const ops::ConstTensorRef& bias,
+                 const Activations& activations) const;
+  void add_and_norm(ops::OpContext& context,
+                    const Batch& batch,
+                    ops::LinearArgs product,
+                    const ops::ConstTensorRef& weight,
+                    const ops::ConstTensorRef& bias,
+                    const Activations& activations) const;
+  void encode(ops::OpContext& context, const Batch& batch, const Activations& activations) const;
+  [[nodiscard]] ops::TensorRef pick_encoded(ops::OpContext& context,
+                                            ops::ConstTensorRef picks,
+                                            const Activations& activations) const;
   void take_experts(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,

@@ -26,7 +26,14 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
     return refuse("a prompt of " + std::to_string(start.prompt_tokens) + " of " +
                   std::to_string(size) + " tokens; both must be at least 1, the prompt no longer");
   }
-  if (size >= model.max_position) {
+  const spec::SamplingParams& params = start.params;
+  if (spec::is_encoder(model) && (!params.in_one_pass || params.pooling == spec::Pooling::kNone)) {
+    return refuse("its model is an encoder, whose texts run in one pass, to be pooled");
+  }
+  if (spec::is_encoder(model) && size > start.prompt_tokens) {
+    return refuse("its model is an encoder, which generates nothing");
+  }
+  if (size > model.max_position || (size == model.max_position && !pools(params))) {
     return refuse(std::to_string(size) + " tokens leave no room in the context of " +
                   std::to_string(model.max_position));
   }
@@ -251,11 +258,12 @@ Sequence& Engine::Impl::sequence(SequenceId id) {
 std::int64_t Engine::Impl::workspace_needed() const {
   std::uint64_t bytes = 0;
   for (const auto& [id, model] : models_) {
-    bytes = std::max(bytes,
-                     workspace_bytes(device_.properties().kind,
-                                     model.decoder.model(),
-                                     model.decoder.dtype(),
-                                     options_.max_batch_tokens));
+    bytes = std::max(
+        bytes,
+        workspace_bytes(device_.properties().kind,
+                        model.decoder.model(),
+                        model.decoder.dtype(),
+                        spec::step_tokens(model.decoder.model(), options_.max_batch_tokens)));
   }
   const std::size_t page = device_.properties().page_bytes;
   return static_cast<std::int64_t>((bytes + page - 1) / page);
@@ -300,11 +308,12 @@ Result<void> Engine::Impl::fit_workspace() {
 
 /// Where the next pass of `model` has its activations, and its operations their scratch.
 Activations Engine::Impl::use_workspace(const Model& model) {
-  const Workspace workspace = place_workspace(device_.properties().kind,
-                                              model.decoder.model(),
-                                              model.decoder.dtype(),
-                                              options_.max_batch_tokens,
-                                              workspace_.base());
+  const Workspace workspace =
+      place_workspace(device_.properties().kind,
+                      model.decoder.model(),
+                      model.decoder.dtype(),
+                      spec::step_tokens(model.decoder.model(), options_.max_batch_tokens),
+                      workspace_.base());
   stream_->lend_scratch(workspace.scratch, workspace.scratch_bytes);
   return workspace.activations;
 }
@@ -340,7 +349,9 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
   }
   auto uses = token_uses(start);
   std::optional<PrefixKeys> prefix;
-  if (options_.prefix_cache && model.kv.plan().kv_groups() > 0) {
+  // An encoder's keys and values are of one layer, and of a whole text.
+  const bool keeps = !spec::is_encoder(model.decoder.model());
+  if (options_.prefix_cache && keeps && model.kv.plan().kv_groups() > 0) {
     prefix.emplace(options_.prefix_secret, start.cache_salt);
   }
   sequences_.emplace(id,

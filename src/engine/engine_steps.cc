@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -121,6 +122,7 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
     HEDDLE_CHECK(own.start.model == batch.model);
     HEDDLE_CHECK(seen.insert(slice.sequence).second);
     HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
+    HEDDLE_CHECK(!own.start.params.in_one_pass || slice.tokens == own.size());
     tokens += slice.tokens;
     const PassSlice pass_slice{.sequence = &own, .tokens = slice.tokens};
     if (own.start.grammar != nullptr && pass_slice.samples()) {
@@ -141,7 +143,7 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
       }
     }
   }
-  HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
+  HEDDLE_CHECK(tokens <= spec::step_tokens(model.decoder.model(), options_.max_batch_tokens));
   for (const PassSlice& slice : admitted) {  // When all have their own blocks.
     Sequence& own = sequence(slice.sequence->start.id);
     if (own.prefix) {
@@ -342,7 +344,7 @@ void Engine::Impl::take_results(const Flight& flight, StepOutcome& outcome) {
     note_scores(slice, pass.scored(i));
     if (pools(slice.sequence->start.params)) {
       const auto count =
-          static_cast<std::size_t>(slice.pooled_rows() * model.decoder.model().hidden);
+          static_cast<std::size_t>(slice.pooled_rows() * spec::pooled_width(model.decoder.model()));
       pool_slice(slice, pooled.first(count), model, outcome);
       pooled = pooled.subspan(count);
     } else if (slice.samples()) {
@@ -389,11 +391,11 @@ void Engine::Impl::pool_slice(const PassSlice& slice,
                               StepOutcome& outcome) {
   Sequence& own = sequence(slice.sequence->start.id);
   const bool last = slice.last();
-  const auto hidden = static_cast<std::size_t>(model.decoder.model().hidden);
+  const auto width = static_cast<std::size_t>(spec::pooled_width(model.decoder.model()));
   count_computed(slice, own, model);
-  own.pooled.resize(hidden);
+  own.pooled.resize(width);
   for (std::size_t i = 0; i < states.size(); ++i) {
-    own.pooled[i % hidden] += static_cast<double>(states[i]);
+    own.pooled[i % width] += static_cast<double>(states[i]);
   }
   SliceResult result{.sequence = own.start.id, .computed = own.computed};
   if (last) {
@@ -401,6 +403,17 @@ void Engine::Impl::pool_slice(const PassSlice& slice,
     const double share = mean ? 1.0 / static_cast<double>(own.size()) : 1.0;
     for (const double sum : own.pooled) {
       result.details.embedding.push_back(static_cast<float>(sum * share));
+    }
+    if (!std::ranges::all_of(result.details.embedding, [](float x) { return std::isfinite(x); })) {
+      outcome.failed.push_back(
+          {.sequence = own.start.id,
+           .error = {
+               Code::kCorrupt,
+               "pool the " + std::to_string(own.size()) + " tokens of sequence " +
+                   std::to_string(own.start.id.value()) + " of model " +
+                   std::to_string(own.start.model.value()) +
+                   ": what comes of them is no number; the weights are damaged or overflow"}});
+      return;
     }
     result.details.cached_tokens = own.reused;
     result.token = 0;

@@ -29,6 +29,9 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
               .dtype = dtype,
               .groups = {},
               .places = std::vector<KvPlan::Place>(static_cast<std::size_t>(range.size()))};
+  if (spec::is_encoder(model)) {
+    by_window[0].resize(1);  // Its layers have their keys and values in the same place, in turn.
+  }
   for (const auto& [window, layers] : by_window) {
     const auto split = memory::kv_groups({.layers = static_cast<std::int64_t>(layers.size()),
                                           .kv_heads = model.kv_heads,

@@ -36,7 +36,9 @@ struct KvPlan {
   LayerRange range{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of keys and values.
   std::vector<KvGroupPlan> groups{};
-  std::vector<Place> places{};  ///< Of layer range.begin + i; of one with a state it says nothing.
+  /// Of layer range.begin + i; of one with a state it says nothing. Those of an encoder's layers
+  /// are the same: a text's keys and values are of no use once its layer is computed.
+  std::vector<Place> places{};
   StatePlan states{};
 
   [[nodiscard]] const Place& place(std::int64_t layer) const {

@@ -8,6 +8,7 @@
 #include "engine/banned_tokens.h"
 #include "engine/philox.h"
 #include "ops/send.h"
+#include "spec/operations.h"
 
 namespace heddle::engine {
 namespace {
@@ -32,7 +33,8 @@ BatchSlice batch_slice(const PassSlice& slice) {
                                      .subspan(static_cast<std::size_t>(sequence.computed),
                                               static_cast<std::size_t>(slice.tokens)),
           .first_position = slice.first_position(),
-          .kv = &sequence.kv};
+          .kv = &sequence.kv,
+          .second_text = sequence.start.params.second_text};
 }
 
 /// The rows of slices whose sequences go through adapters, those side by side as one.
@@ -79,6 +81,8 @@ std::int64_t PassSlice::pooled_rows() const {
       return last() ? 1 : 0;
     case spec::Pooling::kMean:
       return tokens;
+    case spec::Pooling::kFirst:
+      return first_position() == 0 ? 1 : 0;
   }
   return 0;
 }
@@ -163,8 +167,12 @@ Result<void> Pass::enqueue(ops::OpContext& context,
     batch.guests.host = kv.host();
     batch.guests.base = kv.lent_memory();
     batch.adapters = adapter_rows(padded);
-    decoder.embed(
-        context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
+    if (spec::is_encoder(decoder.model())) {
+      decoder.embed_text(context, inputs_.ids(mirror_), batch, activations);
+    } else {
+      decoder.embed(
+          context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
+    }
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
     enqueue_sampling(context, decoder, activations);
     scores_.enqueue(context, decoder, activations, mirror_);
@@ -377,7 +385,10 @@ std::vector<spec::PromptToken> Pass::scored(std::size_t i) const {
 void Pass::gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends) {
   std::vector<std::int32_t> picks;
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    for (std::int64_t row = ends[i] - slices[i].pooled_rows(); row < ends[i]; ++row) {
+    const std::int64_t rows = slices[i].pooled_rows();
+    const bool first = slices[i].sequence->start.params.pooling == spec::Pooling::kFirst;
+    const std::int64_t begin = ends[i] - (first ? slices[i].tokens : rows);
+    for (std::int64_t row = begin; row < begin + rows; ++row) {
       picks.push_back(static_cast<std::int32_t>(row));
     }
   }
@@ -394,8 +405,7 @@ void Pass::reserve_results(const Decoder& decoder) {
   lists_ = mirror_.add(masks_);
   (void)mirror_.add(uses_);
   sampled_ = mirror_.reserve<std::int32_t>(static_cast<std::size_t>(picks_count_));
-  pooled_floats_ =
-      static_cast<std::size_t>(pooled_count_) * static_cast<std::size_t>(decoder.model().hidden);
+  pooled_floats_ = static_cast<std::size_t>(pooled_count_ * spec::pooled_width(decoder.model()));
   pooled_ = mirror_.reserve<float>(pooled_floats_);
 }
 
@@ -479,7 +489,7 @@ Result<void> Pass::send(ops::OpContext& context) {
 void Pass::enqueue_pooling(ops::OpContext& context,
                            const Decoder& decoder,
                            const Activations& activations) {
-  const auto hidden = static_cast<std::size_t>(decoder.model().hidden);
+  const auto width = static_cast<std::size_t>(spec::pooled_width(decoder.model()));
   const std::int64_t turn = activations.logit_rows();
   for (std::int64_t first = 0; first < pooled_count_; first += turn) {
     const std::int64_t n = std::min(turn, pooled_count_ - first);
@@ -488,9 +498,9 @@ void Pass::enqueue_pooling(ops::OpContext& context,
                              ops::vector_of(mirror_.device<std::int32_t>(pooled_picks_) + first, n),
                              activations);
     context.stream.copy(reinterpret_cast<std::byte*>(mirror_.host<float>(pooled_) +
-                                                     static_cast<std::size_t>(first) * hidden),
+                                                     static_cast<std::size_t>(first) * width),
                         reinterpret_cast<const std::byte*>(states.as<float>()),
-                        static_cast<std::size_t>(n) * hidden * sizeof(float));
+                        static_cast<std::size_t>(n) * width * sizeof(float));
   }
 }
 

@@ -42,7 +42,7 @@ struct PassSlice {
   }
   /// Whether a token is to be sampled after it.
   [[nodiscard]] bool samples() const { return last() && !pools(sequence->start.params); }
-  /// How many of its last rows' hidden states are wanted.
+  /// How many of its last rows' hidden states are wanted, or with Pooling::kFirst of its first.
   [[nodiscard]] std::int64_t pooled_rows() const;
   /// Of how many of its first rows the token that follows is told, which is the prompt's.
   [[nodiscard]] std::int64_t scored_rows() const;

@@ -52,7 +52,8 @@ struct Sequence {
 
 /// Whether all tokens have to be computed here, whatever KV there may be of them.
 [[nodiscard]] inline bool needs_every_row(const Sequence& sequence) {
-  return sequence.start.params.pooling == spec::Pooling::kMean || scores_prompt(sequence);
+  return sequence.start.params.pooling == spec::Pooling::kMean ||
+         sequence.start.params.pooling == spec::Pooling::kFirst || scores_prompt(sequence);
 }
 
 /// Whether any penalty of `params` depends on which tokens were seen.

@@ -145,14 +145,17 @@ LayerWeights bind_layer(Binder& binder,
                         bool scaled,
                         std::int64_t layer) {
   const std::int64_t hidden = model.hidden;
-  const std::int64_t gate_up = 2 * model.intermediate;
+  const std::int64_t gate_up = spec::gate_up_rows(model);
   const bool adds = spec::adds_once(model.shard);
   LayerWeights w;
-  const bool before = model.norms != spec::Norms::kAfter;
+  const bool encodes = spec::is_encoder(model);
+  const bool before = model.norms != spec::Norms::kAfter && !encodes;
   const bool after = model.norms != spec::Norms::kBefore;
   w.input_norm = binder.vector_if(before, Role::kInputNorm, layer, hidden);
   w.attention_norm = binder.vector_if(after, Role::kAttentionNorm, layer, hidden);
   w.mlp_norm = binder.vector_if(after, Role::kMlpNorm, layer, hidden);
+  w.attention_norm_bias = binder.vector_if(encodes, Role::kAttentionNormBias, layer, hidden);
+  w.mlp_norm_bias = binder.vector_if(encodes, Role::kMlpNormBias, layer, hidden);
   if (spec::keeps_state(model, layer)) {
     bind_delta_rule(binder, model, scaled, layer, w);
   } else {
@@ -174,6 +177,22 @@ LayerWeights bind_layer(Binder& binder,
   return w;
 }
 
+void bind_encoder(Binder& binder, const spec::ModelSpec& model, DecoderWeights& w) {
+  const spec::Encoder& encoder = model.encoder;
+  const std::int64_t hidden = model.hidden;
+  w.embedding = binder.matrix(Role::kEmbedding, -1, model.vocab, hidden);
+  w.positions = binder.matrix(Role::kPositions, -1, encoder.positions, hidden);
+  w.types = binder.matrix(Role::kTypes, -1, encoder.types, hidden);
+  w.embedding_norm = binder.vector(Role::kEmbeddingNorm, -1, hidden);
+  w.embedding_norm_bias = binder.vector(Role::kEmbeddingNormBias, -1, hidden);
+  if (encoder.scores) {
+    w.score_dense = binder.matrix(Role::kScoreDense, -1, hidden, hidden);
+    w.score_dense_bias = binder.vector(Role::kScoreDenseBias, -1, hidden);
+    w.score = binder.matrix(Role::kScore, -1, 1, hidden);
+    w.score_bias = binder.vector(Role::kScoreBias, -1, 1);
+  }
+}
+
 }  // namespace
 
 Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
@@ -188,7 +207,9 @@ Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     weights.layers[static_cast<std::size_t>(layer)] = bind_layer(binder, model, scaled, layer);
   }
-  if (spec::leads(model)) {
+  if (spec::is_encoder(model)) {
+    bind_encoder(binder, model, weights);
+  } else if (spec::leads(model)) {
     weights.embedding = binder.matrix(Role::kEmbedding, -1, vocab, model.hidden);
     weights.final_norm = binder.vector(Role::kFinalNorm, -1, model.hidden);
     weights.head = model.tied_embeddings ? weights.embedding

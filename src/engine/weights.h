@@ -35,7 +35,9 @@ struct LayerWeights {
   ConstTensorRef post_norm{};
   ConstTensorRef attention_norm{};  ///< [hidden]: of what attention gives; absent with kBefore,
   ConstTensorRef mlp_norm{};        ///< as this.
-  MatrixParts gate_up{};            ///< [2 intermediate, hidden]
+  ConstTensorRef attention_norm_bias{};  ///< [hidden], of encoders alone, as the next.
+  ConstTensorRef mlp_norm_bias{};
+  MatrixParts gate_up{};  ///< [spec::gate_up_rows(), hidden]
   ConstTensorRef gate_up_scale{};
   ConstTensorRef gate_up_bias{};
   ConstTensorRef down{};  ///< [hidden, intermediate]
@@ -71,6 +73,15 @@ struct DecoderWeights {
   ConstTensorRef final_norm{};  ///< [hidden]
   ConstTensorRef head{};        ///< [vocab, hidden]; the embedding where they are tied.
   ConstTensorRef head_scale{};  ///< Where the head is int8, which the embedding never is.
+  // Of encoders, which have neither final norm nor head: see store::Role.
+  ConstTensorRef positions{};            ///< [positions, hidden]
+  ConstTensorRef types{};                ///< [types, hidden]
+  ConstTensorRef embedding_norm{};       ///< [hidden]
+  ConstTensorRef embedding_norm_bias{};  ///< [hidden]
+  ConstTensorRef score_dense{};          ///< [hidden, hidden]; absent without Encoder::scores,
+  ConstTensorRef score_dense_bias{};     ///< as these.
+  ConstTensorRef score{};                ///< [1, hidden]
+  ConstTensorRef score_bias{};           ///< [1]
 };
 
 /// Finds the weights of `model` in an image at `window`. Reads none of them. kCorrupt, naming the

@@ -15,7 +15,7 @@
 namespace heddle::fetch {
 namespace {
 
-constexpr std::array<std::string_view, 13> kTexts = {"config.json",
+constexpr std::array<std::string_view, 15> kTexts = {"config.json",
                                                      "generation_config.json",
                                                      "tokenizer.json",
                                                      "tokenizer_config.json",
@@ -27,6 +27,8 @@ constexpr std::array<std::string_view, 13> kTexts = {"config.json",
                                                      "vocab.json",
                                                      "vocab.txt",
                                                      "merges.txt",
+                                                     "modules.json",
+                                                     "sentence_bert_config.json",
                                                      "1_Pooling/config.json"};
 constexpr std::string_view kTemplates = "additional_chat_templates/";
 constexpr std::size_t kNamesShown = 8;

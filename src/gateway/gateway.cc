@@ -54,6 +54,7 @@ std::vector<Endpoint> all_endpoints() {
                      &ollama_model_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
+                     &rerank_endpoints,
                      &file_endpoints,
                      &batch_endpoints,
                      &proxy_endpoints,

@@ -57,6 +57,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();
+/// Scores of pairs of texts, and documents in the order of theirs.
+[[nodiscard]] std::vector<Endpoint> rerank_endpoints();
 /// Files of requests, and of answers to them.
 [[nodiscard]] std::vector<Endpoint> file_endpoints();
 /// Batches of requests that such a file has.

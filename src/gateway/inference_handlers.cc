@@ -95,7 +95,7 @@ Task<void> tokenize(std::shared_ptr<Context> context, HttpExchange& http, std::s
     co_return;
   }
   const api::TokenizeRequest request = std::get<0>(std::move(parsed));
-  OpenedModel opened = co_await open_model(*context, request.model);
+  OpenedModel opened = co_await open_model(*context, request.model, Purpose::kTokens);
   if (opened.error) {
     co_await respond_error(http, std::move(*opened.error));
     co_return;
@@ -140,7 +140,7 @@ Task<void> detokenize(std::shared_ptr<Context> context, HttpExchange& http, std:
     co_return;
   }
   const api::DetokenizeRequest request = std::get<0>(std::move(parsed));
-  OpenedModel opened = co_await open_model(*context, request.model);
+  OpenedModel opened = co_await open_model(*context, request.model, Purpose::kTokens);
   if (!opened.error && !request.tokens.empty()) {
     opened.error = check_tokens_known(request.tokens, opened.text->vocab, "tokens");
   }

@@ -209,7 +209,37 @@ std::optional<api::ApiError> turn_away(const Context& context,
                  ": more would leave too little room for others; try again later");
 }
 
-Task<OpenedModel> open_model(Context& context, std::string name) {
+namespace {
+
+/// Why the model is not for that, if so.
+std::optional<api::ApiError> check_purpose(const OpenedModel& opened, Purpose purpose) {
+  const ModelText& text = *opened.text;
+  const bool scores = text.encoder.scores;
+  const std::string what = "model: \"" + opened.model->config.id + "\" ";
+  const std::string is =
+      what + (scores           ? "scores pairs of texts: ask it by /v1/rerank or /v1/score"
+              : text.encodes() ? "makes vectors of texts: ask it by /v1/embeddings"
+                               : "generates text");
+  switch (purpose) {
+    case Purpose::kTokens:
+      return std::nullopt;
+    case Purpose::kGenerates:
+      return text.encodes()
+                 ? std::optional(api::invalid_request("model", is + "; it generates nothing"))
+                 : std::nullopt;
+    case Purpose::kEmbeds:
+      return scores ? std::optional(api::invalid_request("model", is)) : std::nullopt;
+    case Purpose::kScores:
+      return scores ? std::nullopt
+                    : std::optional(api::invalid_request(
+                          "model", is + "; want a model that scores pairs of texts"));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Task<OpenedModel> open_model(Context& context, std::string name, Purpose purpose) {
   OpenedModel opened{.model = context.catalog.find(name)};
   if (!opened.model) {
     opened.error = api::model_not_found(name, context.catalog.listed_names());
@@ -220,6 +250,7 @@ Task<OpenedModel> open_model(Context& context, std::string name) {
     opened.error = api::unavailable("the server is shutting down");
   } else if (text) {
     opened.text = *text;
+    opened.error = check_purpose(opened, purpose);
   } else {
     log::error("a model cannot be used",
                {{"model", opened.model->config.id}, {"why", text.error().message}});
@@ -445,7 +476,7 @@ Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> con
                                                     api::CompletionRequest request,
                                                     std::string_view prefix,
                                                     std::int64_t max_tokens) {
-  OpenedModel opened = co_await open_model(*context, request.model);
+  OpenedModel opened = co_await open_model(*context, request.model, Purpose::kGenerates);
   if (!opened.error) {
     opened.error =
         turn_away(*context, *opened.model, asker_of(http.request()), request.prompts.size());
@@ -476,7 +507,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                               HttpExchange& http,
                                               api::ChatRequest request,
                                               std::string_view prefix) {
-  OpenedModel opened = co_await open_model(*context, request.model);
+  OpenedModel opened = co_await open_model(*context, request.model, Purpose::kGenerates);
   if (!opened.error) {
     opened.error = turn_away(*context, *opened.model, asker_of(http.request()), 1);
   }

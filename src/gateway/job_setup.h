@@ -33,12 +33,22 @@ struct OpenedModel {
     return {.defaults = text->defaults,
             .eos = text->text->eos(),
             .vocab = text->vocab,
-            .context = text->context};
+            .context = text->context,
+            .encodes = text->encodes()};
   }
 };
 
-/// The model with this name or alias, its text part read.
-Task<OpenedModel> open_model(Context& context, std::string name);
+/// What a request wants of a model.
+enum class Purpose : std::uint8_t {
+  kTokens,     ///< Its tokenizer.
+  kGenerates,  ///< Text.
+  kEmbeds,     ///< Vectors.
+  kScores      ///< How well texts fit each other.
+};
+
+/// The model with this name or alias, its text part read. Status 400, saying what it is for, where
+/// it is for something else.
+Task<OpenedModel> open_model(Context& context, std::string name, Purpose purpose);
 
 /// What is told of a request beyond the quota of its key.
 [[nodiscard]] api::ApiError over_quota(const QuotaVerdict& verdict);

@@ -41,7 +41,7 @@ Task<void> count_message_tokens(std::shared_ptr<Context> context, HttpExchange& 
     co_return;
   }
   const api::ChatRequest request = std::get<0>(std::move(parsed));
-  OpenedModel opened = co_await open_model(*context, request.model);
+  OpenedModel opened = co_await open_model(*context, request.model, Purpose::kTokens);
   const TextBounds bounds = opened.error ? TextBounds() : tokenize_bounds(*opened.text, "messages");
   if (!opened.error) {
     opened.error = check_bytes(request.messages.text_bytes, bounds);

@@ -2,9 +2,40 @@
 
 #include <algorithm>
 
+#include "gateway/sentence_files.h"
 #include "spec/json_view.h"
 
 namespace heddle::gateway {
+
+namespace {
+
+/// Which hidden states stand for a text, and what becomes of them.
+Result<void> read_pooling(const text::ModelTexts& texts, ModelText& model) {
+  if (model.encodes()) {
+    const Result<SentenceFiles> files = read_sentence_files(texts);
+    if (!files) {
+      return files.error();
+    }
+    model.pooling = model.encoder.scores ? spec::Pooling::kFirst : files->pooling;
+    model.normalised = files->normalised;
+    model.context =
+        files->most_tokens > 0 ? std::min(model.context, files->most_tokens) : model.context;
+    return {};
+  }
+  if (const Result<std::string> pooling = texts.read("1_Pooling/config.json")) {
+    const Result<spec::Json> json = spec::parse_json(*pooling, "1_Pooling/config.json");
+    if (!json) {
+      return json.error();
+    }
+    const bool* mean = spec::value_at<bool>(*json, {"pooling_mode_mean_tokens"});
+    if (mean != nullptr && *mean) {
+      model.pooling = spec::Pooling::kMean;
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap) {
@@ -28,6 +59,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
                   .hidden = spec->hidden,
                   .kv_rows = 2 * spec->layers * spec->kv_heads,
                   .head_dim = spec->head_dim,
+                  .encoder = spec->encoder,
                   .architecture = spec->architecture};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);
@@ -40,15 +72,8 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
     }
     model.defaults = std::move(defaults).value();
   }
-  if (const Result<std::string> pooling = texts->read("1_Pooling/config.json")) {
-    const Result<spec::Json> json = spec::parse_json(*pooling, "1_Pooling/config.json");
-    if (!json) {
-      return json.error();
-    }
-    const bool* mean = spec::value_at<bool>(*json, {"pooling_mode_mean_tokens"});
-    if (mean != nullptr && *mean) {
-      model.pooling = spec::Pooling::kMean;
-    }
+  if (const Result<void> read = read_pooling(*texts, model); !read) {
+    return read.error();
   }
   Result<std::shared_ptr<const text::TextModel>> text = text::TextModel::open(*texts);
   if (!text) {

@@ -25,16 +25,22 @@ struct ModelText {
   std::int64_t kv_rows = 0;   ///< Keys and values of a token, of all heads and layers.
   std::int64_t head_dim = 0;  ///< Numbers of each of them.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
+  bool normalised = true;  ///< Embeddings have length 1: of decoders always, else as files say.
+  /// Of an encoder, whose `context` is the longest of its texts.
+  spec::Encoder encoder{};
   spec::Architecture architecture{};
 
   /// What a token takes in the KV of all layers [bytes], as keys and values of that type.
   [[nodiscard]] std::uint64_t kv_token_bytes(spec::DType kv) const {
     return static_cast<std::uint64_t>(kv_rows) * spec::kv_row_bytes(kv, head_dim);
   }
+  [[nodiscard]] bool encodes() const { return encoder.positions > 0; }
+  /// Tokens of the longest text that can stand for itself: behind a decoder's one more has room.
+  [[nodiscard]] std::int64_t longest_text() const { return encodes() ? context : context - 1; }
 };
 
-/// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not
-/// for the loop thread.
+/// Reads a model directory: tokenizer, sentence-transformers' files of an encoder, templates,
+/// config.json and generation_config.json. Slow; not for the loop thread.
 /// @param context_cap  Upper bound of the context length [tokens]; 0 leaves the model's own.
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap);

@@ -144,6 +144,13 @@ void add_parameter(std::string& lines, std::string_view name, std::optional<doub
 api::OllamaDetails ollama_details(const OpenedModel& opened) {
   const Abilities abilities = abilities_of(opened);
   api::OllamaDetails details{.capabilities = {"completion"}, .embedding = opened.text->hidden};
+  if (opened.text->encodes()) {
+    details.capabilities.clear();
+    if (!opened.text->encoder.scores) {
+      details.capabilities.emplace_back("embedding");
+    }
+    return details;
+  }
   if (abilities.calls) {
     details.capabilities.emplace_back("tools");
   }
@@ -177,7 +184,7 @@ Task<void> ollama_show(std::shared_ptr<Context> context, HttpExchange& http, std
                           api::ollama_show_json(ollama_object(*context, *model, status), details));
     co_return;
   }
-  OpenedModel opened = co_await open_model(*context, name);
+  OpenedModel opened = co_await open_model(*context, name, Purpose::kTokens);
   if (opened.error) {
     co_await respond_error(http, std::move(*opened.error));
     co_return;

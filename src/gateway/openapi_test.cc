@@ -14,13 +14,13 @@ class OpenApiTest : public GatewayTest {
   [[nodiscard]] json document() const { return ask("GET", "/openapi.json"); }
 
   /// A body of a model that is there.
-  static std::string body_of(const json& operation) {
+  static std::string body_of(const json& operation, const std::string& name) {
     if (!operation.contains("requestBody")) {
       return "{}";
     }
     std::string text = operation["requestBody"]["content"]["application/json"]["example"].dump();
     const std::size_t at = text.find("MODEL");
-    return at == std::string::npos ? text : text.replace(at, 5, "tiny");
+    return at == std::string::npos ? text : text.replace(at, 5, name);
   }
 };
 
@@ -52,6 +52,9 @@ TEST_F(OpenApiTest, WhatItShowsIsAnswered) {
   serving.reply = "yes";
   options.adapters.load = [](const api::LoadAdapterRequest&, const auto& done) { done({}); };
   options.adapters.unload = [](const std::string&, const auto& done) { done({}); };
+  const TestModel scorer;
+  scorer.make_encoder(/*scores=*/true);
+  config.models.push_back({.id = "scorer", .path = scorer.directory().string()});
   start();
   const json paths = document()["paths"];
   int answered = 0;
@@ -59,7 +62,8 @@ TEST_F(OpenApiTest, WhatItShowsIsAnswered) {
     const std::string tag = methods.contains("post") ? methods["post"]["tags"][0] : "";
     const bool asks = methods.contains("post") && methods["post"].contains("requestBody");
     if (asks && tag != "cluster" && tag != "batches") {  // Those have nothing to show.
-      const TestResponse response = call("POST", path, body_of(methods["post"]));
+      const TestResponse response =
+          call("POST", path, body_of(methods["post"], tag == "scores" ? "scorer" : "tiny"));
       EXPECT_EQ(response.status, 200) << path << ": " << response.body;
       ++answered;
     }

@@ -360,13 +360,7 @@ Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& htt
 
 std::vector<Endpoint> proxy_endpoints() {
   std::vector<Endpoint> all;
-  for (const char* path : {"/v1/rerank",
-                           "/v1/reranking",
-                           "/rerank",
-                           "/reranking",
-                           "/v1/score",
-                           "/score",
-                           "/v1/audio/{id}",
+  for (const char* path : {"/v1/audio/{id}",
                            "/v1/images/{id}",
                            "/infill",
                            "/completion",

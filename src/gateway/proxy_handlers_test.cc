@@ -49,7 +49,7 @@ TEST_F(ProxyHandlers, OurModelsStayOurs) {
   serving.reply = "hello";
   EXPECT_EQ(ask("POST", "/v1/chat/completions", chat_body())["choices"][0]["message"]["content"],
             "hello");
-  const TestResponse none = call("POST", "/v1/rerank", R"({"model":"tiny"})");
+  const TestResponse none = call("POST", "/pooling", R"({"model":"tiny"})");
   EXPECT_EQ(none.status, 501);
   EXPECT_EQ(nlohmann::json::parse(none.body)["error"]["code"], "not_supported");
   EXPECT_EQ(call("GET", "/upstream/tiny/health").status, 501);
@@ -58,9 +58,9 @@ TEST_F(ProxyHandlers, OurModelsStayOurs) {
 
 TEST_F(ProxyHandlers, SayWhatIsWrong) {
   start_echo();
-  EXPECT_EQ(call("POST", "/v1/rerank", R"({"model":"nobody"})").status, 404);
-  EXPECT_EQ(call("POST", "/v1/rerank", R"({"x":1})").status, 400);
-  EXPECT_EQ(call("POST", "/v1/rerank", "nonsense").status, 400);
+  EXPECT_EQ(call("POST", "/pooling", R"({"model":"nobody"})").status, 404);
+  EXPECT_EQ(call("POST", "/pooling", R"({"x":1})").status, 400);
+  EXPECT_EQ(call("POST", "/pooling", "nonsense").status, 400);
   EXPECT_EQ(call("POST", "/v1/chat/completions", "nonsense").status, 400);
   EXPECT_EQ(call("GET", "/upstream/nobody/x").status, 404);
   EXPECT_EQ(call("GET", "/v1/rerank").status, 405);
@@ -149,7 +149,7 @@ TEST_F(ProxyHandlers, FailInTheFormOfTheApi) {
               StartsWith(R"({"type":"error","error":{"type":"not_found_error","message":)"));
   EXPECT_THAT(call("GET", "/v1/messages").body,
               StartsWith(R"({"type":"error","error":{"type":"invalid_request_error")"));
-  EXPECT_THAT(call("POST", "/v1/rerank", R"({"model":"nobody"})").body,
+  EXPECT_THAT(call("POST", "/pooling", R"({"model":"nobody"})").body,
               StartsWith(R"({"error":{"message":)"));
 }
 

@@ -45,7 +45,16 @@ std::optional<api::ApiError> check_prompt(const std::vector<TokenId>& prompt,
   if (tokens == 0) {
     return api::invalid_request(param, param + ": has no tokens; want at least one");
   }
-  if (tokens >= limits.context) {
+  if (limits.encodes && tokens > limits.context) {
+    api::ApiError error = api::invalid_request(
+        param,
+        param + ": is " + std::to_string(tokens) + " tokens long, but the model takes at most " +
+            std::to_string(limits.context) +
+            " tokens; shorten it, or have it cut with truncate_prompt_tokens");
+    error.code = "context_length_exceeded";
+    return error;
+  }
+  if (!limits.encodes && tokens >= limits.context) {
     api::ApiError error = api::invalid_request(
         param,
         param + ": is " + std::to_string(tokens) + " tokens long, but the model's context is " +
@@ -104,7 +113,8 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .logprobs = params.logprobs.value_or(-1),
       .min_tokens = params.min_tokens,
       .grammar = params.grammar,
-      .pooling = params.pooling};
+      .pooling = params.pooling,
+      .in_one_pass = limits.encodes};
   set_numbers(params, defaults, one);
   if (params.score_prompt) {
     one.prompt_logprobs = one.logprobs;

@@ -19,6 +19,7 @@ struct SamplingLimits {
   const std::vector<TokenId>& eos;
   std::int64_t vocab = 0;
   std::int64_t context = 0;
+  bool encodes = false;  ///< The model is an encoder: `context` is for the prompt alone.
 };
 
 /// The tokens that each of these texts is made of, at the start of a text and within one. Status

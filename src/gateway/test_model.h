@@ -32,6 +32,32 @@ class TestModel {
   TestModel(const TestModel&) = delete;
   TestModel& operator=(const TestModel&) = delete;
 
+  /// Makes it an encoder of 40 positions, whose tokens stand between 1 and 2, or one that scores.
+  void make_encoder(bool scores) const {
+    write("config.json",
+          R"({"architectures": [")" +
+              std::string(scores ? "BertForSequenceClassification" : "BertModel") +
+              R"("], "model_type": "bert", "vocab_size": 257, "num_labels": 1,
+              "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+              "num_attention_heads": 4, "max_position_embeddings": 40})");
+    std::string text = tokenizer();
+    const std::string none = R"("post_processor": null)";
+    const auto special = [](const std::string& id, int type) {
+      return R"({"SpecialToken": {"id": ")" + id + R"(", "type_id": )" + std::to_string(type) +
+             "}}";
+    };
+    const std::string single =
+        special("b", 0) + R"(, {"Sequence": {"id": "A", "type_id": 0}}, )" + special("e", 0);
+    text.replace(text.find(none),
+                 none.size(),
+                 R"("post_processor": {"type": "TemplateProcessing", "single": [)" + single +
+                     R"(], "pair": [)" + single + R"(, {"Sequence": {"id": "B", "type_id": 1}}, )" +
+                     special("e", 1) +
+                     R"(], "special_tokens": {"b": {"id": "b", "ids": [1], "tokens": ["b"]},
+                         "e": {"id": "e", "ids": [2], "tokens": ["e"]}}})");
+    write("tokenizer.json", text);
+  }
+
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ / name, std::ios::binary) << text;

@@ -60,6 +60,7 @@ void attention(OpContext& context, const AttentionArgs& args) {
   HEDDLE_CHECK(args.query.stride[1] == args.kv.head_dim);
   HEDDLE_CHECK(args.kv.head_dim <= kAttentionHeadDimMax);
   HEDDLE_CHECK(args.window >= 0 && args.soft_cap >= 0);
+  HEDDLE_CHECK(args.causal || (args.window == 0 && !args.parts.present()));
   if (args.sinks.present()) {
     check_vector(args.sinks, DType::kF32, heads);
   }

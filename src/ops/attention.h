@@ -43,6 +43,9 @@ struct AttentionArgs {
   ConstTensorRef query{};
   PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
+  /// A token attends to no later ones; else to all of its sequence's that the batch has, and to
+  /// those before. CPUs alone have it otherwise, without window and parts.
+  bool causal = true;
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
   float soft_cap = 0.0F;    ///< Keeps scaled scores within; 0: none.
   ConstTensorRef sinks{};   ///< f32 [heads], or absent.
@@ -55,8 +58,9 @@ struct AttentionArgs {
 /// Whether attention() does what `args.turn` has, on the queries' way: a pass over them less.
 [[nodiscard]] bool attention_turns(const OpContext& context, const AttentionArgs& args);
 
-/// Causal attention of the batch's tokens over their sequences' cached keys and values. A token at
-/// position p attends to positions P = (max(0, p - window + 1) .. p):
+/// Attention of the batch's tokens over their sequences' cached keys and values. A token at
+/// position p attends to positions P = (max(0, p - window + 1) .. p), or where it is not causal to
+/// (0 .. the last position of its sequence):
 ///
 ///     score_j = scale q . k_j,    lse = log(sum_{j in P} exp(score_j))
 ///     out     = sum_{j in P} exp(score_j - lse) v_j

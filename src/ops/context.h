@@ -18,8 +18,10 @@ struct ChooseExpertsArgs;
 struct ExpertsArgs;
 struct GatedDeltaArgs;
 struct GatherRowsArgs;
+struct GeluArgs;
 struct GeluMulArgs;
 struct GuestAttentionArgs;
+struct LayerNormArgs;
 struct LinearArgs;
 struct LinearNormArgs;
 struct LinearSiluArgs;
@@ -38,7 +40,7 @@ struct WaitArgs;
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
-  /// Null where no model needs it (spec::cpu_only).
+  /// Null, as are gelu and layer_norm, where no model needs it (spec::cpu_only).
   void (*add_low_rank)(device::Stream& stream, AddLowRankArgs args) = nullptr;
   void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
@@ -59,7 +61,9 @@ struct KernelTable {
   void (*experts)(device::Stream& stream, const ExpertsArgs& args) = nullptr;
   void (*gated_delta)(device::Stream& stream, const GatedDeltaArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
+  void (*gelu)(device::Stream& stream, const GeluArgs& args) = nullptr;
   void (*gelu_mul)(device::Stream& stream, const GeluMulArgs& args) = nullptr;
+  void (*layer_norm)(device::Stream& stream, const LayerNormArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
   /// These two: false, and nothing done, where the operations are to be done one by one; null where
   /// they always are.

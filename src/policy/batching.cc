@@ -54,13 +54,24 @@ class Draft {
     return max_batch_tokens_ - (found == models_.end() ? 0 : found->second.tokens);
   }
 
+  /// Whether something of the sequence fits beside what the model runs already.
+  [[nodiscard]] bool has_room(const SequenceView& sequence) const {
+    const std::int64_t least = sequence.whole ? sequence.pending : 1;
+    return room(sequence.model) >= least || is_alone(sequence);
+  }
+
+  /// Whether a sequence that runs as a whole would be the only one of its model.
+  [[nodiscard]] bool is_alone(const SequenceView& sequence) const {
+    return sequence.whole && !models_.contains(sequence.model);
+  }
+
   /// What it costs to run the model at all, unless it runs already.
   [[nodiscard]] Duration entry_cost(ModelId model) const {
     return models_.contains(model) ? Duration{} : cost_of(model).fixed;
   }
 
   void add(const SequenceView& sequence, std::int64_t tokens) {
-    HEDDLE_CHECK(tokens > 0 && tokens <= room(sequence.model));
+    HEDDLE_CHECK(tokens > 0 && (tokens <= room(sequence.model) || is_alone(sequence)));
     predicted_ += entry_cost(sequence.model);
     predicted_ += slice_cost(cost_of(sequence.model), sequence.computed, tokens);
     PerModel& model = models_[sequence.model];
@@ -98,8 +109,10 @@ std::int64_t chunk_tokens(const Draft& draft,
                           Duration budget,
                           bool owed) {
   const StepCost cost = draft.cost_of(sequence.model);
-  const std::int64_t most = std::min(sequence.pending, draft.room(sequence.model));
-  const std::int64_t least = std::min(most, std::max<std::int64_t>(1, options.min_prefill_tokens));
+  const std::int64_t most =
+      sequence.whole ? sequence.pending : std::min(sequence.pending, draft.room(sequence.model));
+  const std::int64_t least =
+      sequence.whole ? most : std::min(most, std::max<std::int64_t>(1, options.min_prefill_tokens));
   const Duration left = budget - draft.predicted() - draft.entry_cost(sequence.model);
   const std::int64_t fits =
       tokens_within(cost, sequence.computed, most, owed ? std::max(left, cost.fixed) : left);
@@ -140,7 +153,7 @@ StepPlan plan_step(std::span<const SequenceView> sequences,
   const Duration budget = decodes ? options.budget : kPrefillAlone * options.budget;
   bool prefills = false;
   for (const SequenceView& sequence : ordered) {
-    if (sequence.pending == 1 || draft.room(sequence.model) == 0) {
+    if (sequence.pending == 1 || !draft.has_room(sequence)) {
       continue;
     }
     const std::int64_t tokens = chunk_tokens(draft, sequence, options, budget, /*owed=*/!prefills);

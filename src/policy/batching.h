@@ -20,6 +20,7 @@ struct SequenceView {
   std::int64_t computed = 0;  ///< Tokens whose keys and values are in the cache.
   std::int64_t pending = 0;   ///< Known tokens not computed yet: 1 = decode, more = prefill; >= 1.
   Instant arrived{};
+  bool whole = false;      ///< All that is pending goes into one step, or nothing.
   std::uint64_t rank = 0;  ///< Of those that prefill the lower goes first; of equals the older.
 };
 
@@ -73,6 +74,9 @@ inline constexpr std::int64_t kStableUntilChange = std::numeric_limits<std::int6
 /// A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
 /// arXiv:2403.02310). The budget protects decodes: in a step without any, which only new arrivals
 /// wait for, prefill may take kPrefillAlone times as long.
+///
+/// A sequence that is to run as a whole gets no chunks. One that is longer than max_batch_tokens
+/// runs as the only one of its model in a step.
 ///
 /// Progress is guaranteed: a non-empty input gives a non-empty plan whatever the budget, and the
 /// oldest prefill whose model has room gets a chunk even where decodes alone exceed the budget, so

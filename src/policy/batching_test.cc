@@ -49,6 +49,37 @@ TEST(PlanStep, DecodesOfAllModelsComeBeforePrefillOfAny) {
   EXPECT_EQ(plan.stable_steps, 1);
 }
 
+SequenceView whole(std::uint64_t id, ModelId model, std::int64_t pending) {
+  SequenceView view = sequence(id, model, 0, pending);
+  view.whole = true;
+  return view;
+}
+
+TEST(PlanStep, WholeTextsGetNoChunks) {
+  const SequenceView sequences[] = {whole(1, kA, 40), whole(2, kA, 40), whole(3, kA, 20)};
+  const StepPlan plan = plan_step(sequences, {}, {.budget = 10ms, .max_batch_tokens = 64});
+  EXPECT_EQ(plan.batches[0].slices,
+            (std::vector<StepSlice>{{SequenceId(1), 40}, {SequenceId(3), 20}}));
+  // The next one would exceed the budget of a step that a decode waits for.
+  const SequenceView with_decode[] = {sequence(9, kB, 40, 1), whole(1, kA, 40), whole(2, kA, 20)};
+  const StepPlan tight = plan_step(with_decode, kCosts, {.budget = 10ms, .max_batch_tokens = 64});
+  EXPECT_EQ(tight.batches[0].slices, (std::vector<StepSlice>{{SequenceId(1), 40}}));
+}
+
+TEST(PlanStep, AWholeTextLongerThanAStepRunsAlone) {
+  const SequenceView sequences[] = {
+      whole(1, kA, 10), whole(2, kA, 300), whole(3, kB, 300), whole(4, kB, 10)};
+  const StepOptions options{.budget = 1ms, .max_batch_tokens = 64};
+  const StepPlan plan = plan_step(sequences, {}, options);
+  ASSERT_EQ(plan.batches.size(), 2U);
+  EXPECT_EQ(plan.batches[0].slices, (std::vector<StepSlice>{{SequenceId(1), 10}}));
+  EXPECT_EQ(plan.batches[1].slices, (std::vector<StepSlice>{{SequenceId(3), 300}}));
+  // However little the budget is, the oldest one runs.
+  const SequenceView next[] = {whole(2, kA, 300), whole(4, kA, 10)};
+  EXPECT_EQ(plan_step(next, kCosts, options).batches[0].slices,
+            (std::vector<StepSlice>{{SequenceId(2), 300}}));
+}
+
 TEST(PlanStep, PrefillIsInOrderOfArrivalAndNobodyOvertakes) {
   const SequenceView sequences[] = {
       sequence(3, kA, 0, 5), sequence(2, kA, 0, 90), sequence(1, kA, 40, 1)};

@@ -81,6 +81,14 @@ inline void fields(Fields& v, spec::AdapterSource& x) {
   v(2, "directory", x.directory);
 }
 
+inline void fields(Fields& v, spec::Encoder& x) {
+  v.type("Encoder");
+  v(1, "positions", x.positions, kCount);
+  v(2, "first_position", x.first_position, kCount);
+  v(3, "types", x.types, kCount);
+  v(4, "scores", x.scores);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -120,6 +128,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(35, "linear", x.linear);
   v(36, "mixer", x.mixer);
   v(37, "sinks", x.sinks);
+  v(58, "encoder", x.encoder);
   v(48, "adapter_rank", x.adapter_rank, kCount);
   v(49, "kv", x.kv);
   v.require(

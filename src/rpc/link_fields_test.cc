@@ -72,6 +72,7 @@ spec::ModelSpec every_field_set() {
                      .tiled = true},
           .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
           .kv = spec::KvType::kI8,
+          .encoder = {.positions = 28, .first_position = 29, .types = 30, .scores = true},
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }
@@ -145,6 +146,7 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.linear, sent.linear);
   EXPECT_EQ(got.mixer, sent.mixer);
   EXPECT_EQ(got.kv, sent.kv);
+  EXPECT_EQ(got.encoder, sent.encoder);
 }
 
 TEST(LinkFields, RefusesValueHeadsWithoutAKeyHead) {
@@ -184,7 +186,9 @@ TEST(LinkFields, KeepsEverySamplingParameter) {
       .stop_tokens = {1, 2},
       .logprobs = 5,
       .grammar = {spec::GrammarKind::kRegex, "a+", spec::Thought::kBegun},
-      .pooling = spec::Pooling::kMean};
+      .pooling = spec::Pooling::kMean,
+      .in_one_pass = true,
+      .second_text = 9};
   const Result<spec::SamplingParams> read = wire::decode<spec::SamplingParams>(wire::encode(sent));
   ASSERT_TRUE(read) << read.error().message;
   const spec::SamplingParams& got = *read;
@@ -204,7 +208,9 @@ TEST(LinkFields, KeepsEverySamplingParameter) {
                       p.stop_tokens,
                       p.logprobs,
                       p.grammar,
-                      p.pooling);
+                      p.pooling,
+                      p.in_one_pass,
+                      p.second_text);
   };
   EXPECT_EQ(fields(got), fields(sent));
 }

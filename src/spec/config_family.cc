@@ -143,6 +143,36 @@ constexpr std::array kFamilies = {
            .max_position = k128Ki,
            .rope_theta = 150000.0,
            .rms_eps = 1e-5},
+    Family{.architecture = Architecture::kBert,
+           .name = "BertModel",
+           .model_type = "bert",
+           .heads = 12,
+           .vocab = 30522,
+           .max_position = 512},
+    Family{.architecture = Architecture::kRoberta,
+           .name = "RobertaModel",
+           .model_type = "roberta",
+           .heads = 12,
+           .vocab = 50265,
+           .max_position = 512},
+    Family{.architecture = Architecture::kXlmRoberta,
+           .name = "XLMRobertaModel",
+           .model_type = "xlm-roberta",
+           .heads = 12,
+           .vocab = 30522,
+           .max_position = 512},
+};
+
+/// An encoder with a head that scores.
+struct Scorer {
+  std::string_view name{};
+  Architecture architecture{};
+};
+constexpr std::array kScorers = {
+    Scorer{.name = "BertForSequenceClassification", .architecture = Architecture::kBert},
+    Scorer{.name = "RobertaForSequenceClassification", .architecture = Architecture::kRoberta},
+    Scorer{.name = "XLMRobertaForSequenceClassification",
+           .architecture = Architecture::kXlmRoberta},
 };
 
 /// A model for text and images, of which the decoder alone is run.
@@ -166,6 +196,9 @@ std::string family_names() {
   for (const WithImages& model : kWithImages) {
     with_images.push_back(model.name);
   }
+  for (const Scorer& scorer : kScorers) {
+    names.push_back(scorer.name);
+  }
   return fmt::format(
       "{}, and the text of {}", fmt::join(names, ", "), fmt::join(with_images, ", "));
 }
@@ -179,8 +212,13 @@ std::string named_architecture(JsonFields& fields) {
   return name != nullptr ? *name : "";
 }
 
+const Scorer* find_scorer(std::string_view name) {
+  const auto* found = std::ranges::find(kScorers, name, &Scorer::name);
+  return found == kScorers.end() ? nullptr : found;
+}
+
 template <class Field>
-const Family* find_family(Field Family::* field, std::string_view value) {
+const Family* find_family(Field Family::* field, const Field& value) {
   const auto* found = std::ranges::find(kFamilies, value, field);
   return found == kFamilies.end() ? nullptr : found;
 }
@@ -197,7 +235,7 @@ const Family* read_family(JsonFields& fields) {
   const std::string unknown = fmt::format("built in are {}; {}", family_names(), kElsewhere);
   const std::string model_type = fields.text("model_type");
   if (fields.find("architectures") == nullptr) {
-    if (const Family* family = find_family(&Family::model_type, model_type)) {
+    if (const Family* family = find_family(&Family::model_type, std::string_view(model_type))) {
       return family;
     }
     fields.reject(model_type.empty() ? "architectures" : "model_type", unknown);
@@ -208,7 +246,10 @@ const Family* read_family(JsonFields& fields) {
     fields.reject("architectures", "it must be an array of one name; " + unknown);
     return nullptr;
   }
-  const Family* family = find_family(&Family::name, name);
+  const Scorer* scorer = find_scorer(name);
+  const Family* family = scorer != nullptr
+                             ? find_family(&Family::architecture, scorer->architecture)
+                             : find_family(&Family::name, std::string_view(name));
   if (family == nullptr) {
     fields.reject_as("architectures", fmt::format("[\"{}\"]", name), unknown);
     return nullptr;
@@ -216,11 +257,14 @@ const Family* read_family(JsonFields& fields) {
   if (!model_type.empty() && model_type != family->model_type) {
     fields.reject(
         "model_type",
-        fmt::format(
-            "with architectures [\"{}\"] it must be \"{}\"", family->name, family->model_type));
+        fmt::format("with architectures [\"{}\"] it must be \"{}\"", name, family->model_type));
     return nullptr;
   }
   return family;
+}
+
+bool is_scorer(JsonFields& fields) {
+  return find_scorer(named_architecture(fields)) != nullptr;
 }
 
 bool has_text_config(JsonFields& fields) {

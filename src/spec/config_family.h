@@ -7,10 +7,14 @@
 #include "spec/json_fields.h"
 #include "spec/model_spec.h"
 
-/// How the families of decoders differ where config.json is silent, and in what it cannot say.
+/// How the families of models differ where config.json is silent, and in what it cannot say.
 namespace heddle::spec {
 
-// Far above any model.
+// Far above any model, and small enough that no product of dimensions overflows: 2^59 bytes.
+inline constexpr std::int64_t kHiddenMax = 1 << 20;
+inline constexpr std::int64_t kIntermediateMax = 1 << 22;
+inline constexpr std::int64_t kHeadsMax = 1 << 12;
+inline constexpr std::int64_t kVocabMax = 1 << 24;
 inline constexpr std::int64_t kLayersMax = 1 << 10;
 inline constexpr std::int64_t kPositionMax = 1 << 30;
 
@@ -43,6 +47,9 @@ struct Family {
 /// Decides by `architectures`, or by `model_type` where that is absent. nullptr never without
 /// rejecting a field, in words that name all that are built in.
 [[nodiscard]] const Family* read_family(JsonFields& fields);
+
+/// Whether it is an encoder with a head that scores: "...ForSequenceClassification".
+[[nodiscard]] bool is_scorer(JsonFields& fields);
 
 /// Whether it is a model for text and images, whose decoder is described in `text_config`.
 [[nodiscard]] bool has_text_config(JsonFields& fields);

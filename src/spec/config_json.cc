@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "spec/config_encoder.h"
 #include "spec/config_family.h"
 #include "spec/config_hybrid.h"
 #include "spec/config_rope.h"
@@ -19,12 +20,7 @@
 namespace heddle::spec {
 namespace {
 
-// Far above any model, and small enough that no product of dimensions overflows: 2^59 bytes.
-constexpr std::int64_t kHiddenMax = 1 << 20;
-constexpr std::int64_t kIntermediateMax = 1 << 22;
-constexpr std::int64_t kHeadsMax = 1 << 12;
 constexpr std::int64_t kHeadDimMax = 1 << 12;
-constexpr std::int64_t kVocabMax = 1 << 24;
 constexpr std::int64_t kExpertsMax = 1 << 10;
 
 bool has_experts(Architecture architecture) {
@@ -265,6 +261,10 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
     case Architecture::kGptOss:
       read_gpt_oss(fields, model);
       break;
+    case Architecture::kBert:
+    case Architecture::kRoberta:
+    case Architecture::kXlmRoberta:
+      break;  // config_encoder.h
   }
   if (family.architecture == Architecture::kGranite) {
     read_granite(fields, model);
@@ -326,6 +326,19 @@ void read_special_tokens(JsonFields& fields, const Family& family, ModelSpec& mo
   }
 }
 
+void read_decoder(JsonFields& fields,
+                  std::string_view where,
+                  const Family& family,
+                  ModelSpec& model) {
+  reject_unsupported(fields, family);
+  read_dimensions(fields, family, model);
+  if (fields.ok()) {  // The rest relies on the dimensions.
+    read_switches(fields, family, model);
+    read_rope(fields, where, family, model);
+    read_windows(fields, family, model);
+  }
+}
+
 /// The model that the fields describe; `where` begins messages.
 Result<ModelSpec> read_model(JsonFields& fields, std::string_view where) {
   const Family* family = fields.ok() ? read_family(fields) : nullptr;
@@ -334,12 +347,12 @@ Result<ModelSpec> read_model(JsonFields& fields, std::string_view where) {
   }
   ModelSpec model;
   model.architecture = family->architecture;
-  reject_unsupported(fields, *family);
-  read_dimensions(fields, *family, model);
-  if (fields.ok()) {  // The rest relies on the dimensions.
-    read_switches(fields, *family, model);
-    read_rope(fields, where, *family, model);
-    read_windows(fields, *family, model);
+  if (encodes(family->architecture)) {
+    read_encoder(fields, *family, is_scorer(fields), model);
+  } else {
+    read_decoder(fields, where, *family, model);
+  }
+  if (fields.ok()) {
     model.stored_dtype = read_dtype(fields);
     read_special_tokens(fields, *family, model);
   }

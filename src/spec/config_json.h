@@ -30,6 +30,8 @@ namespace heddle::spec {
 ///   it gives the length before stretching, as vLLM does;
 /// - `eos_token_id` may be one id or a list.
 ///
+/// Encoders: config_encoder.h.
+///
 /// Whatever else would change the mathematics (an unknown architecture, activation, rope kind,
 /// experts of a family without) is one error that names `file`, the field, its value and what would
 /// be right; how matrices are stored is for quantisation.h. Dimensions are bounded so that no

@@ -199,6 +199,9 @@ std::int64_t read_window(JsonFields& fields,
     case Architecture::kQwen3Next:
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
+    case Architecture::kBert:
+    case Architecture::kRoberta:
+    case Architecture::kXlmRoberta:
       return 0;
   }
   return 0;

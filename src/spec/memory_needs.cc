@@ -63,6 +63,11 @@ Elements count_feed_forward(const ModelSpec& m) {
   const Experts& e = m.experts;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
   const std::int64_t biases = e.biased ? e.count * (1 + 2 * e.intermediate + added_once) : 0;
+  if (is_encoder(m)) {
+    return {.matrices = 2 * m.intermediate * m.hidden,
+            .matrix_rows = m.intermediate + m.hidden,
+            .vectors = 4 * m.hidden + m.intermediate + m.hidden};
+  }
   return {.matrices = 3 * (m.intermediate + e.count * e.intermediate) * m.hidden +
                       router_rows(m) * m.hidden,
           .matrix_rows = (m.intermediate > 0 ? m.hidden : 0) + 2 * m.intermediate +
@@ -71,12 +76,26 @@ Elements count_feed_forward(const ModelSpec& m) {
                      (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
 }
 
+/// Rows of the tables of positions and types, and of a head that scores: never of int8.
+std::int64_t plain_rows(const Encoder& encoder, std::int64_t hidden) {
+  return encoder.positions + encoder.types + (encoder.scores ? hidden + 1 : 0);
+}
+
+/// What an encoder has outside its layers beside the table of words.
+Elements count_outside(const ModelSpec& m) {
+  return {.matrices = plain_rows(m.encoder, m.hidden) * m.hidden,
+          .vectors = 2 * m.hidden + (m.encoder.scores ? m.hidden + 1 : 0)};
+}
+
 Elements count_elements(const ModelSpec& m) {
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
   Elements sum{.matrices = (vocab + head_rows) * m.hidden,
                .matrix_rows = head_rows,
-               .vectors = leads(m) ? m.hidden : 0};
+               .vectors = leads(m) && !is_encoder(m) ? m.hidden : 0};
+  if (is_encoder(m)) {
+    sum += count_outside(m);
+  }
   const LayerRange own = own_layers(m);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     sum += keeps_state(m, layer) ? count_delta_rule(m.linear, m.hidden) : count_attention(m);
@@ -95,6 +114,10 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
   const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   add(Matrix::kEmbedding, 0, vocab, m.hidden);
   add(Matrix::kHead, 0, m.tied_embeddings ? 0 : vocab, m.hidden);
+  if (is_encoder(m)) {
+    bytes += static_cast<std::uint64_t>(plain_rows(m.encoder, m.hidden) * m.hidden) *
+             dtype_bytes(compute_dtype(image));
+  }
   const std::int64_t q = m.heads * m.head_dim;
   const std::int64_t kv = m.kv_heads * m.head_dim;
   const LayerRange own = own_layers(m);
@@ -111,7 +134,7 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
       add(Matrix::kV, layer, kv, m.hidden);
       add(Matrix::kOut, layer, m.hidden, q);
     }
-    add(Matrix::kGate, layer, m.intermediate, m.hidden);
+    add(Matrix::kGate, layer, is_encoder(m) ? 0 : m.intermediate, m.hidden);
     add(Matrix::kUp, layer, m.intermediate, m.hidden);
     add(Matrix::kDown, layer, m.hidden, m.intermediate);
     add(Matrix::kExpertsGate, layer, m.experts.count * m.experts.intermediate, m.hidden);
@@ -126,6 +149,12 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
 std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
   return static_cast<std::uint64_t>(2 * model.kv_heads) *
          kv_row_bytes(kv_dtype(model.kv, dtype), model.head_dim);
+}
+
+/// Layers that have keys and values of their own: an encoder's have them in turn.
+LayerRange kv_layers(const ModelSpec& model) {
+  const LayerRange own = own_layers(model);
+  return is_encoder(model) ? LayerRange{.begin = own.begin, .end = own.begin + 1} : own;
 }
 
 }  // namespace
@@ -143,7 +172,7 @@ std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
 }
 
 std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {
-  const LayerRange own = own_layers(model);
+  const LayerRange own = kv_layers(model);
   std::uint64_t bytes = 0;
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     bytes += keeps_state(model, layer) ? 0 : kv_bytes_per_layer(model, dtype);
@@ -168,7 +197,7 @@ std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens)
   HEDDLE_CHECK(tokens >= 0);
   HEDDLE_CHECK(std::cmp_equal(model.window.size(), model.layers));
   std::uint64_t kept = 0;  // Tokens, summed over layers.
-  const LayerRange own = own_layers(model);
+  const LayerRange own = kv_layers(model);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     if (keeps_state(model, layer)) {
       continue;

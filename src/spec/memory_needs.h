@@ -19,7 +19,8 @@ namespace heddle::spec {
 /// KV is of kv_dtype(model.kv, dtype) throughout.
 ///
 /// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors (key
-/// and value) of kv_heads rows for each layer of attention, each of kv_row_bytes().
+/// and value) of kv_heads rows for each layer of attention, each of kv_row_bytes(); of an encoder
+/// for one layer, as they have them in turn.
 [[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
 
 /// Bytes of the state that a sequence has beside KV, in float32 always: of each layer of linear

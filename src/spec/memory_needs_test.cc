@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/block_panels.h"
+#include "spec/config_json.h"
 
 namespace heddle::spec {
 namespace {
@@ -28,6 +29,21 @@ TEST(MemoryNeeds, CountsTheParametersOfAPublishedModel) {
   ModelSpec untied = llama_1b();
   untied.tied_embeddings = false;
   EXPECT_EQ(parameter_count(untied) - parameter_count(llama_1b()), 128256 * 2048);
+}
+
+TEST(MemoryNeeds, CountsTheParametersOfAPublishedEncoder) {
+  // all-MiniLM-L6-v2, less the 384 * 385 of a pooler that makes no vectors.
+  ModelSpec model = parse_model_config(R"({"architectures": ["BertModel"], "model_type": "bert",
+      "vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
+      "intermediate_size": 1536})",
+                                       "config.json")
+                        .value();
+  EXPECT_EQ(parameter_count(model), 22'713'216 - 384 * 385);
+  EXPECT_EQ(weight_bytes(model, DType::kF32), 4U * (22'713'216 - 384 * 385));
+  EXPECT_EQ(kv_bytes_per_token(model, DType::kF32), 2U * 4U * 384) << "of one layer";
+  EXPECT_EQ(kv_bytes(model, DType::kF32, 10), 10U * 2U * 4U * 384);
+  model.encoder.scores = true;
+  EXPECT_EQ(parameter_count(model), 22'713'216 + 385);
 }
 
 TEST(MemoryNeeds, CountsBiasesAndNorms) {

@@ -9,7 +9,7 @@
 
 namespace heddle::spec {
 
-/// The families of one decoder that configuration tells apart.
+/// The families of models that configuration tells apart.
 enum class Architecture : std::uint8_t {
   kLlama,
   kMistral,
@@ -27,11 +27,19 @@ enum class Architecture : std::uint8_t {
   kQwen3Next,
   kQwen35,
   kQwen35Moe,
-  kGptOss
+  kGptOss,
+  kBert,
+  kRoberta,
+  kXlmRoberta
 };
 
-/// What the gate of an MLP becomes before it is multiplied.
-enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+/// What the gate of an MLP becomes before it is multiplied; of an encoder, whose MLP has no gate,
+/// what it becomes itself.
+enum class Activation : std::uint8_t {
+  kSilu,
+  kGeluTanh,
+  kGelu  ///< By the error function.
+};
 
 enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
 
@@ -90,7 +98,8 @@ enum class LayerRope : std::uint8_t {
 enum class Norms : std::uint8_t {
   kBefore,  ///< Of what goes into attention and MLP.
   kAround,  ///< Of that, and of what they give, before it is added (Gemma).
-  kAfter    ///< Of what they give alone (OLMo 2).
+  kAfter,   ///< Of what they give alone (OLMo 2).
+  kOfSums   ///< Of the sums, once what they give was added (BERT).
 };
 
 /// What mixes the tokens of a sequence in a layer.
@@ -119,6 +128,21 @@ struct LinearAttention {
   friend bool operator==(const LinearAttention&, const LinearAttention&) = default;
 };
 
+/// What makes a model an encoder (J. Devlin et al., "BERT: Pre-training of Deep Bidirectional
+/// Transformers for Language Understanding", arXiv:1810.04805): a token attends to all of its text,
+/// so a text is computed in one pass, and stands for itself in place of being continued. Norms are
+/// of mean and variance, with biases; the MLP has no gate; all products have biases.
+struct Encoder {
+  /// Rows of the table of positions, which are added to embeddings; 0: the model is a decoder.
+  std::int64_t positions = 0;
+  std::int64_t first_position = 0;  ///< Which of them is a text's first token's.
+  std::int64_t types = 0;           ///< Rows of the table of token types, likewise; at least 1.
+  /// It has a head that scores a text, or a pair of them, by its first token's hidden state, in
+  /// place of giving hidden states: tanh of a product, then one number of that.
+  bool scores = false;
+  friend bool operator==(const Encoder&, const Encoder&) = default;
+};
+
 /// Which part of a model this is: rank `rank` of `ranks` that share its work (spec/shard.h).
 struct Shard {
   std::int64_t rank = 0;
@@ -134,7 +158,7 @@ struct PipeStage {
   friend bool operator==(const PipeStage&, const PipeStage&) = default;
 };
 
-/// What a decoder-only model is: the dimensions and switches of config.json, checked. Values
+/// What a decoder, or an encoder, is: the dimensions and switches of config.json, checked. Values
 /// only; nothing here says where the weights are or where they run.
 struct ModelSpec {
   Architecture architecture = Architecture::kLlama;
@@ -181,6 +205,7 @@ struct ModelSpec {
   bool sinks = false;
   LinearAttention linear{};
   std::vector<Mixer> mixer{};  ///< Per layer; empty: kAttention for all.
+  Encoder encoder{};
   /// Ranks that its LoRA adapters have at most; 0: it has none.
   std::int64_t adapter_rank = 0;
   KvType kv = KvType::kComputed;  ///< As it is configured; no checkpoint says it.

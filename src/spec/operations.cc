@@ -5,6 +5,9 @@
 namespace heddle::spec {
 
 std::string_view cpu_only(const ModelSpec& model, DType image) {
+  if (is_encoder(model)) {
+    return "an encoder";
+  }
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
@@ -23,6 +26,10 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
     return "so many experts";
   }
   return "";
+}
+
+std::int64_t step_tokens(const ModelSpec& model, std::int64_t most) {
+  return is_encoder(model) ? std::max(most, model.max_position) : most;
 }
 
 bool has_states(const ModelSpec& model) {

@@ -16,6 +16,25 @@ inline constexpr std::int64_t kGpuActiveExperts = 32;
 /// all.
 [[nodiscard]] std::string_view cpu_only(const ModelSpec& model, DType image);
 
+/// Whether the model is an encoder, whose texts are computed in one pass each.
+[[nodiscard]] inline bool is_encoder(const ModelSpec& model) {
+  return model.encoder.positions > 0;
+}
+
+/// How many tokens of the model a step may have, where it may have `most` of others: an encoder's
+/// longest text at least.
+[[nodiscard]] std::int64_t step_tokens(const ModelSpec& model, std::int64_t most);
+
+/// How many numbers stand for a text: those of a hidden state, or a score.
+[[nodiscard]] inline std::int64_t pooled_width(const ModelSpec& model) {
+  return model.encoder.scores ? 1 : model.hidden;
+}
+
+/// Rows of what the MLP's activation comes of: gates and ups, or of an encoder ups alone.
+[[nodiscard]] inline std::int64_t gate_up_rows(const ModelSpec& model) {
+  return (is_encoder(model) ? 1 : 2) * model.intermediate;
+}
+
 /// Whether sequences of the model have a state beside keys and values: layers of linear attention.
 [[nodiscard]] bool has_states(const ModelSpec& model);
 

@@ -49,6 +49,15 @@ TEST(CpuOnly, NamesKvInInt8) {
   EXPECT_EQ(cpu_only(model, DType::kBf16), "KV in int8");
 }
 
+TEST(StepTokens, AnEncodersLongestTextHasRoom) {
+  ModelSpec model{.max_position = 600};
+  EXPECT_EQ(step_tokens(model, 512), 512);
+  model.encoder = {.positions = 602, .first_position = 2, .types = 1};
+  EXPECT_EQ(step_tokens(model, 512), 600);
+  EXPECT_EQ(step_tokens(model, 4096), 4096);
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "an encoder");
+}
+
 TEST(AttentionScale, IsByTheHeadUnlessTheModelSays) {
   ModelSpec model;
   model.head_dim = 64;

@@ -45,6 +45,11 @@ Result<std::vector<std::int64_t>> cut_layers(const ModelSpec& model,
                  "cut a model of " + std::to_string(model.layers) + " layers into " +
                      std::to_string(stages) + " stages: each needs a layer at least"};
   }
+  if (is_encoder(model)) {
+    return Error{
+        Code::kInvalidArgument,
+        "cut a model into " + std::to_string(stages) + " stages: only whole models are encoders"};
+  }
   if (has_states(model)) {
     return Error{Code::kInvalidArgument,
                  "cut a model into " + std::to_string(stages) +

@@ -77,6 +77,14 @@ TEST(PipeStage, MoreStagesThanLayersAreRefused) {
   EXPECT_NE(cut.error().message.find("3 layers into 4 stages"), std::string::npos);
 }
 
+TEST(PipeStage, EncodersAreNotCut) {
+  ModelSpec encoder = model_of(3, 64);
+  encoder.encoder = {.positions = 16, .types = 1};
+  const auto cut = cut_layers(encoder, DType::kF32, 2);
+  ASSERT_FALSE(cut);
+  EXPECT_NE(cut.error().message.find("only whole models are encoders"), std::string::npos);
+}
+
 TEST(PipeStage, KnowsWhatIsNoStage) {
   EXPECT_TRUE(is_stage({.index = 1, .ends = {2, 5}}, 5));
   EXPECT_FALSE(is_stage({.index = 2, .ends = {2, 5}}, 5));

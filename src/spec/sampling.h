@@ -36,9 +36,10 @@ struct Grammar {
 
 /// Which hidden states, after the final norm, stand for a text.
 enum class Pooling : std::uint8_t {
-  kNone,  ///< None: a text is generated.
-  kLast,  ///< That of the last token.
-  kMean,  ///< The mean of all.
+  kNone,   ///< None: a text is generated.
+  kLast,   ///< That of the last token.
+  kMean,   ///< The mean of all.
+  kFirst,  ///< That of the first token; of an encoder that scores, the score.
 };
 
 /// Tokens that do not stand one behind the other in an answer; at least one.
@@ -73,6 +74,10 @@ struct SamplingParams {
   Grammar grammar{};
   /// Where it is not kNone nothing is sampled: one event ends the sequence, with an embedding.
   Pooling pooling = Pooling::kNone;
+  /// The prompt is computed in one pass, as an encoder's has to be.
+  bool in_one_pass = false;
+  /// From which of the prompt's tokens on it is the second one of two texts; 0: it is one text.
+  std::int64_t second_text = 0;
 };
 
 /// A token and the natural logarithm of its probability in the model's own distribution: before

@@ -9,8 +9,8 @@ namespace heddle::spec {
 namespace {
 
 bool is_divided(const ModelSpec& model, std::int64_t ranks) {
-  return !model.qk_norm_whole && !has_states(model) && !model.attention_gate &&
-         model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
+  return !model.qk_norm_whole && !is_encoder(model) && !has_states(model) &&
+         !model.attention_gate && model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
          model.intermediate % ranks == 0 && model.experts.intermediate % ranks == 0 &&
          ranks <= model.vocab;
 }
@@ -43,6 +43,11 @@ Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
   HEDDLE_CHECK(model.shard.ranks == 1);
   if (ranks == 1 || (ranks > 1 && is_divided(model, ranks))) {
     return {};
+  }
+  if (is_encoder(model)) {
+    return Error{
+        Code::kInvalidArgument,
+        "divide a model into " + std::to_string(ranks) + " shards: only whole models are encoders"};
   }
   if (model.qk_norm_whole) {
     return Error{Code::kInvalidArgument,

@@ -87,6 +87,14 @@ TEST(Shard, SaysWhatDoesNotDivideAndWhatWould) {
   EXPECT_FALSE(divides(few_tokens, 4));
 }
 
+TEST(Shard, EncodersAreWhole) {
+  ModelSpec encoder = model();
+  encoder.encoder = {.positions = 16, .types = 1};
+  const auto divided = divides(encoder, 2);
+  ASSERT_FALSE(divided);
+  EXPECT_NE(divided.error().message.find("only whole models are encoders"), std::string::npos);
+}
+
 TEST(Shard, NeedsItsShareOfTheMemory) {
   ModelSpec whole = model();
   whole.qkv_bias = whole.out_bias = whole.mlp_bias = whole.qk_norm = true;

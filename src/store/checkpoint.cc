@@ -16,6 +16,7 @@
 #include "gguf/gguf_model.h"
 #include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
+#include "spec/operations.h"
 #include "store/convert.h"
 #include "store/fused_experts.h"
 #include "store/image_layout.h"
@@ -27,7 +28,7 @@ namespace heddle::store {
 namespace {
 
 constexpr std::uint64_t kConfigBytesMax = 4U << 20U;
-constexpr std::string_view kLayerPrefix = "model.layers.";
+constexpr std::array<std::string_view, 2> kLayerPrefixes = {"model.layers.", "encoder.layer."};
 
 std::string dimensions(const spec::ModelSpec& model) {
   return fmt::format(
@@ -109,10 +110,12 @@ Result<void> check_source(const TensorSet& tensors,
 
 /// A tensor of a layer: which one, and its name within it. Layer -1 for all others.
 std::pair<std::int64_t, std::string_view> split_layer(std::string_view name) {
-  if (!name.starts_with(kLayerPrefix)) {
+  const auto* prefix = std::ranges::find_if(
+      kLayerPrefixes, [&](std::string_view known) { return name.starts_with(known); });
+  if (prefix == kLayerPrefixes.end()) {
     return {-1, name};
   }
-  name.remove_prefix(kLayerPrefix.size());
+  name.remove_prefix(prefix->size());
   std::int64_t layer = -1;
   const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
   const auto length = static_cast<std::size_t>(rest - name.data());
@@ -158,7 +161,27 @@ bool is_packed(const TensorSet& tensors, std::string_view bias) {
 
 bool is_harmless(std::string_view name, const spec::ModelSpec& model) {
   return name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" ||
-         (model.tied_embeddings && name == "lm_head.weight");
+         (model.tied_embeddings && name == "lm_head.weight") ||
+         (spec::is_encoder(model) &&
+          (name.ends_with("embeddings.position_ids") || name.starts_with("pooler.dense.")));
+}
+
+/// Has the tensors of an encoder go by their names within it, as those of a model for a task are
+/// called "bert.encoder..." and so on.
+void drop_task_prefix(TensorSet& tensors) {
+  std::vector<std::string> prefixed;
+  std::vector<TensorSet::Entry> entries;
+  for (const auto& [name, entry] : tensors.entries()) {
+    for (const std::string_view prefix : {"bert.", "roberta."}) {
+      if (name.starts_with(prefix)) {
+        prefixed.push_back(name);
+        entries.push_back(entry);
+        entries.back().tensor.name = name.substr(prefix.size());
+        break;
+      }
+    }
+  }
+  tensors.exchange(prefixed, std::move(entries));
 }
 
 /// What a folder without a config.json has instead.
@@ -186,6 +209,13 @@ Result<ModelConfig> config_of_directory(const std::filesystem::path& directory) 
   const Result<spec::Quantisation> quantisation = spec::parse_quantisation(*text, path.string());
   if (!quantisation) {
     return quantisation.error();
+  }
+  if (quantisation->packing != spec::Packing::kNone && spec::is_encoder(*model)) {
+    return Error{
+        Code::kInvalidArgument,
+        fmt::format("{}: quantization_config is there, but of encoders only plain matrices "
+                    "are built in; `dtype: int8` rounds them while they are loaded",
+                    path.string())};
   }
   if (quantisation->packing == spec::Packing::kMxfp4 &&
       model->architecture != spec::Architecture::kGptOss) {
@@ -353,7 +383,9 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& model) {
 }
 
 Result<Checkpoint> Checkpoint::of(ModelConfig config, TensorSet tensors) {
-  if (config.model.architecture == spec::Architecture::kGptOss) {
+  if (spec::is_encoder(config.model)) {
+    drop_task_prefix(tensors);
+  } else if (config.model.architecture == spec::Architecture::kGptOss) {
     split_turned_experts(tensors);
   } else if (config.model.experts.count > 0) {
     split_experts(tensors);

@@ -26,6 +26,12 @@ class Planner {
   }
 
   ImageLayout plan() && {
+    return spec::is_encoder(model_) ? std::move(*this).plan_encoder()
+                                    : std::move(*this).plan_decoder();
+  }
+
+ private:
+  ImageLayout plan_decoder() && {
     const spec::LayerRange own = spec::own_layers(model_);
     if (spec::leads(model_)) {
       matrix(Role::kEmbedding,
@@ -69,7 +75,86 @@ class Planner {
     return std::move(layout_);
   }
 
- private:
+  ImageLayout plan_encoder() && {
+    const auto table = [&](Role role, std::string_view words, std::int64_t rows) {
+      add(role,
+          spec::compute_dtype(layout_.dtype),
+          all_columns(model_.hidden),
+          {whole(fmt::format("embeddings.{}_embeddings.weight", words), rows)});
+    };
+    table(Role::kEmbedding, "word", model_.vocab);
+    table(Role::kPositions, "position", model_.encoder.positions);
+    table(Role::kTypes, "token_type", model_.encoder.types);
+    biased(Role::kEmbeddingNorm, Role::kEmbeddingNormBias, "embeddings.LayerNorm");
+    end_stage();
+    for (layer_ = 0; layer_ < model_.layers; ++layer_) {
+      plan_encoder_layer(fmt::format("encoder.layer.{}.", layer_));
+      end_stage();
+    }
+    layer_ = -1;
+    if (model_.encoder.scores) {
+      plan_score();
+    }
+    end_stage();
+    layout_.bytes = end_;
+    return std::move(layout_);
+  }
+
+  /// Two vectors of the hidden width: what a norm multiplies with and what it adds.
+  void biased(Role weight, Role bias, const std::string& name) {
+    vector(weight, {whole(name + ".weight", model_.hidden)});
+    vector(bias, {whole(name + ".bias", model_.hidden)});
+  }
+
+  void plan_encoder_layer(const std::string& layer) {
+    const std::int64_t width = model_.intermediate;
+    std::vector<Part> rows;
+    std::vector<Part> biases;
+    for (const auto& [part, matrix] : {std::pair("query", Matrix::kQ),
+                                       std::pair("key", Matrix::kK),
+                                       std::pair("value", Matrix::kV)}) {
+      const std::string name = fmt::format("{}attention.self.{}.", layer, part);
+      rows.push_back(whole(name + "weight", model_.hidden, matrix));
+      biases.push_back(whole(name + "bias", model_.hidden));
+    }
+    const auto product = [&](Role role, Role scale, std::int64_t columns, Part part) {
+      matrix(role, scale, all_columns(columns), {std::move(part)});
+    };
+    const std::string out = layer + "attention.output.";
+    matrix(Role::kQkv, Role::kQkvScale, all_columns(model_.hidden), std::move(rows));
+    vector(Role::kQkvBias, std::move(biases));
+    product(Role::kOut,
+            Role::kOutScale,
+            model_.hidden,
+            whole(out + "dense.weight", model_.hidden, Matrix::kOut));
+    vector(Role::kOutBias, {whole(out + "dense.bias", model_.hidden)});
+    biased(Role::kAttentionNorm, Role::kAttentionNormBias, out + "LayerNorm");
+    product(Role::kGateUp,
+            Role::kGateUpScale,
+            model_.hidden,
+            whole(layer + "intermediate.dense.weight", width, Matrix::kUp));
+    vector(Role::kGateUpBias, {whole(layer + "intermediate.dense.bias", width)});
+    product(Role::kDown,
+            Role::kDownScale,
+            width,
+            whole(layer + "output.dense.weight", model_.hidden, Matrix::kDown));
+    vector(Role::kDownBias, {whole(layer + "output.dense.bias", model_.hidden)});
+    biased(Role::kMlpNorm, Role::kMlpNormBias, layer + "output.LayerNorm");
+  }
+
+  /// BERT's checkpoints call the first product of the head a pooler.
+  void plan_score() {
+    const bool bert = model_.architecture == spec::Architecture::kBert;
+    const std::string dense = bert ? "pooler.dense" : "classifier.dense";
+    const std::string score = bert ? "classifier" : "classifier.out_proj";
+    const spec::DType plain = spec::compute_dtype(layout_.dtype);
+    const Columns columns = all_columns(model_.hidden);
+    add(Role::kScoreDense, plain, columns, {whole(dense + ".weight", model_.hidden)});
+    vector(Role::kScoreDenseBias, {whole(dense + ".bias", model_.hidden)});
+    add(Role::kScore, plain, columns, {whole(score + ".weight", 1)});
+    vector(Role::kScoreBias, {whole(score + ".bias", 1)});
+  }
+
   void plan_end() {
     norm(Role::kFinalNorm, "model.norm.weight", model_.hidden);
     if (!model_.tied_embeddings) {

@@ -63,6 +63,17 @@ enum class Role : std::uint8_t {
   kRouterBias,         ///< [experts]
   kExpertsGateUpBias,  ///< [experts 2 intermediate]: of each expert gates, then ups.
   kExpertsDownBias,    ///< [experts hidden]; of shards the first alone has it.
+  // Of encoders (spec::Encoder), in which kGateUp has [intermediate, hidden]: ups alone.
+  kPositions,          ///< [positions, hidden], of compute_dtype(), as the next.
+  kTypes,              ///< [types, hidden]
+  kEmbeddingNorm,      ///< [hidden]: of what is looked up, summed.
+  kEmbeddingNormBias,  ///< [hidden]
+  kAttentionNormBias,  ///< [hidden]
+  kMlpNormBias,        ///< [hidden]
+  kScoreDense,      ///< [hidden, hidden], of compute_dtype(): where Encoder::scores, as the rest.
+  kScoreDenseBias,  ///< [hidden]
+  kScore,           ///< [1, hidden], of compute_dtype().
+  kScoreBias,       ///< [1]
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the
@@ -96,10 +107,11 @@ struct ImageTensor {
 };
 
 /// How the weights of a model lie in its image: one contiguous range of bytes in the order of
-/// execution (embedding, layer 0, ..., final norm, head), so that layer i can run as soon as the
-/// first `stage_end[i + 1]` bytes are there. The same in the host cache and in a device's window. A
-/// stage of a pipeline (spec/pipe_stage.h) has its own layers alone, and the embedding, final norm
-/// and head where it leads: what it has not takes no bytes.
+/// execution (embedding, layer 0, ..., final norm, head; of an encoder that scores, its head), so
+/// that layer i can run as soon as the first `stage_end[i + 1]` bytes are there. The same in the
+/// host cache and in a device's window. A stage of a pipeline (spec/pipe_stage.h) has its own
+/// layers alone, and the embedding, final norm and head where it leads: what it has not takes no
+/// bytes.
 struct ImageLayout {
   /// Of the matrices; the embedding, which is looked up, is compute_dtype() of it. Where this is
   /// kStored, each has a type of its own: spec::matrix_dtype().

@@ -338,7 +338,7 @@ TEST_F(LoadTest, ShardsHaveTheirHeadsTheirPartOfTheMlpAndTheirTokens) {
 TEST(LoadImage, EqualsANaiveLoaderForTheGoldenModels) {
   const std::filesystem::path goldens = std::filesystem::path(places::kSources) / "tests/golden";
   int models = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(goldens)) {
     if (std::filesystem::exists(entry.path() / "config.json")) {
       SCOPED_TRACE(entry.path().string());
       expect_loads(entry.path(), DType::kF32, 4096);

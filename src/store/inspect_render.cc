@@ -100,8 +100,11 @@ std::string window_text(const ModelSpec& model) {
 }
 
 std::string extras_text(const ModelSpec& model) {
-  std::vector<std::string_view> extras = {model.tied_embeddings ? "tied embeddings"
-                                                                : "own output head"};
+  const spec::Encoder& encoder = model.encoder;
+  std::vector<std::string_view> extras = {encoder.scores          ? "an encoder that scores pairs"
+                                          : encoder.positions > 0 ? "an encoder that makes vectors"
+                                          : model.tied_embeddings ? "tied embeddings"
+                                                                  : "own output head"};
   const spec::Scales& scales = model.scales;
   const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
   const std::array<std::pair<bool, std::string_view>, 15> switches = {
@@ -112,7 +115,7 @@ std::string extras_text(const ModelSpec& model) {
       std::pair{model.qk_norm_whole, "q/k norm over all heads"},
       std::pair{model.norms == spec::Norms::kAround, "norms around attention and mlp"},
       std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
-      std::pair{model.activation == spec::Activation::kGeluTanh, "GELU"},
+      std::pair{model.activation != spec::Activation::kSilu, "GELU"},
       std::pair{model.attention_gate, "gated attention"},
       std::pair{model.sinks, "sinks of attention"},
       std::pair{model.experts.biased, "biases of experts"},
@@ -141,6 +144,22 @@ std::string layer_rope_text(const ModelSpec& model) {
     text += fmt::format(", none in {} layers", none);
   }
   return text;
+}
+
+/// How a model knows where a token is: "rope theta 10000", or an encoder's table.
+std::string rope_text(const ModelSpec& model) {
+  if (spec::is_encoder(model)) {
+    return fmt::format(
+        "{} positions, {} token types", model.encoder.positions, model.encoder.types);
+  }
+  std::string rope = fmt::format("rope theta {}", model.rope_theta);
+  if (model.rope.kind != RopeKind::kDefault) {
+    rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
+  }
+  if (model.rotary_dim > 0) {
+    rope += fmt::format(", of {} elements of a head", model.rotary_dim);
+  }
+  return rope + layer_rope_text(model);
 }
 
 /// "mlp 48", or the experts, with what all tokens share.
@@ -204,16 +223,9 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
     sheet.line("", linear_text(model));
   }
   sheet.line("with", extras_text(model));
-  std::string rope = fmt::format("rope theta {}", model.rope_theta);
-  if (model.rope.kind != RopeKind::kDefault) {
-    rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
-  }
-  if (model.rotary_dim > 0) {
-    rope += fmt::format(", of {} elements of a head", model.rotary_dim);
-  }
-  rope += layer_rope_text(model);
-  sheet.line("context",
-             fmt::format("{} tokens{}, {}", model.max_position, window_text(model), rope));
+  sheet.line(
+      "context",
+      fmt::format("{} tokens{}, {}", model.max_position, window_text(model), rope_text(model)));
   const auto parameters = static_cast<std::uint64_t>(spec::parameter_count(model));
   sheet.line("parameters", fmt::format("{} ({})", format_count(parameters), parameters));
   sheet.line("end of turn",

@@ -71,6 +71,13 @@ std::int32_t heddle_text_encode(const heddle_text_tokenizer* tokenizer,
                                 bool add_special,
                                 heddle_text_id_buffer* out,
                                 heddle_text_byte_buffer* error);
+std::int32_t heddle_text_encode_pair(const heddle_text_tokenizer* tokenizer,
+                                     heddle_text_bytes text,
+                                     const heddle_text_bytes* second,
+                                     std::size_t most,
+                                     heddle_text_id_buffer* out,
+                                     std::size_t* second_begin,
+                                     heddle_text_byte_buffer* error);
 std::int32_t heddle_text_decode(const heddle_text_tokenizer* tokenizer,
                                 const std::uint32_t* ids,
                                 std::size_t count,

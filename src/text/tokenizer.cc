@@ -29,6 +29,14 @@ std::string utf8(std::uint32_t point) {
   return {static_cast<char>(0xF0U | (point >> 18U)), tail(12), tail(6), tail(0)};
 }
 
+/// They are below the limit that pieces.rs puts on them, as open() sees to, so they fit.
+std::vector<TokenId> ids_of(std::span<const std::uint32_t> view) {
+  std::vector<TokenId> ids(view.size());
+  std::ranges::transform(
+      view, ids.begin(), [](std::uint32_t id) { return static_cast<TokenId>(id); });
+  return ids;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(std::string_view tokenizer_json,
@@ -94,12 +102,29 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, SpecialTok
   if (!encoded) {
     return encoded.error();
   }
-  // Ids are below the limit that pieces.rs puts on them, as open() sees to, so they fit.
-  const std::span<const std::uint32_t> view = ids.view();
-  std::vector<TokenId> result(view.size());
-  std::ranges::transform(
-      view, result.begin(), [](std::uint32_t id) { return static_cast<TokenId>(id); });
-  return result;
+  return ids_of(ids.view());
+}
+
+Result<Tokenizer::Encoded> Tokenizer::encode_texts(std::string_view first,
+                                                   std::optional<std::string_view> second,
+                                                   std::int64_t most) const {
+  rust::IdBuffer ids;
+  std::size_t second_begin = 0;
+  const heddle_text_bytes behind = rust::lend(second.value_or(std::string_view()));
+  const Result<void> encoded = rust::checked([&](auto* error) {
+    return heddle_text_encode_pair(handle_,
+                                   rust::lend(first),
+                                   second ? &behind : nullptr,
+                                   static_cast<std::size_t>(std::max<std::int64_t>(most, 0)),
+                                   ids.out(),
+                                   &second_begin,
+                                   error);
+  });
+  if (!encoded) {
+    return encoded.error();
+  }
+  return Encoded{.tokens = ids_of(ids.view()),
+                 .second_text = static_cast<std::int64_t>(second_begin)};
 }
 
 Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, ShowSpecial special) const {

@@ -46,6 +46,19 @@ class Tokenizer {
   [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text,
                                                     SpecialTokens special) const;
 
+  /// One text or two as an encoder takes them, with what the tokenizer adds around them.
+  struct Encoded {
+    std::vector<TokenId> tokens{};
+    /// Where tokens of another type begin, which are the second text's; 0: all are of one type.
+    std::int64_t second_text = 0;
+  };
+  /// The two become what the tokenizer makes of a pair, as "[CLS] first [SEP] second [SEP]". Of
+  /// more than `most` tokens (0: any number) the last ones of the last text are left out.
+  /// kInvalidArgument when a text is not UTF-8, or what is not cut has `most` tokens or more.
+  [[nodiscard]] Result<Encoded> encode_texts(std::string_view first,
+                                             std::optional<std::string_view> second,
+                                             std::int64_t most) const;
+
   /// The text of `ids`; ids that no token has are left out. kInvalidArgument for a negative one.
   /// To decode as tokens arrive, use Detokenizer.
   [[nodiscard]] Result<std::string> decode(std::span<const TokenId> ids, ShowSpecial special) const;

@@ -31,6 +31,59 @@ TEST(Tokenizer, GivesBackWhatWasEncoded) {
   EXPECT_EQ(*decoded, text);
 }
 
+/// Words of one letter, between [CLS] and [SEP] as BERT has them, pairs in two types.
+std::shared_ptr<const Tokenizer> pair_tokenizer(bool typed = true) {
+  const std::string second = typed ? "1" : "0";
+  const auto special = [](const std::string& token, const std::string& type) {
+    return R"({"SpecialToken":{"id":")" + token + R"(","type_id":)" + type + "}}";
+  };
+  const auto part = [](const std::string& which, const std::string& type) {
+    return R"({"Sequence":{"id":")" + which + R"(","type_id":)" + type + "}}";
+  };
+  const std::string single =
+      special("[CLS]", "0") + "," + part("A", "0") + "," + special("[SEP]", "0");
+  const std::string json =
+      R"({"version":"1.0","truncation":null,"padding":null,"normalizer":null,"decoder":null,
+"added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"post_processor":{
+"type":"TemplateProcessing","single":[)" +
+      single + R"(],"pair":[)" + single + "," + part("B", second) + "," + special("[SEP]", second) +
+      R"(],"special_tokens":{
+"[CLS]":{"id":"[CLS]","ids":[1],"tokens":["[CLS]"]},
+"[SEP]":{"id":"[SEP]","ids":[2],"tokens":["[SEP]"]}}},
+"model":{"type":"WordLevel","unk_token":"?","vocab":{
+"?":0,"[CLS]":1,"[SEP]":2,"a":3,"b":4,"c":5,"d":6}}})";
+  auto tokenizer = Tokenizer::open(json);
+  EXPECT_TRUE(tokenizer) << (tokenizer ? "" : tokenizer.error().message);
+  return tokenizer ? *tokenizer : nullptr;
+}
+
+TEST(Tokenizer, APairIsWhatTheTokenizerMakesOfIt) {
+  const auto encoded = pair_tokenizer()->encode_texts("a b", "c d", 0);
+  ASSERT_TRUE(encoded);
+  EXPECT_EQ(encoded->tokens, (Ids{1, 3, 4, 2, 5, 6, 2}));
+  EXPECT_EQ(encoded->second_text, 4);
+  const auto untyped = pair_tokenizer(false)->encode_texts("a b", "c d", 0);
+  ASSERT_TRUE(untyped);
+  EXPECT_EQ(untyped->tokens, encoded->tokens);
+  EXPECT_EQ(untyped->second_text, 0);
+  const auto one = pair_tokenizer()->encode_texts("a b", std::nullopt, 0);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->tokens, (Ids{1, 3, 4, 2}));
+  EXPECT_EQ(one->tokens, *pair_tokenizer()->encode("a b", SpecialTokens::kAdd));
+}
+
+TEST(Tokenizer, WhatIsTooLongIsCutBeforeWhatIsAdded) {
+  const auto tokenizer = pair_tokenizer();
+  EXPECT_EQ(tokenizer->encode_texts("a b c d", std::nullopt, 4)->tokens, (Ids{1, 3, 4, 2}));
+  EXPECT_EQ(tokenizer->encode_texts("a b", "c d a", 6)->tokens, (Ids{1, 3, 4, 2, 5, 2}));
+  EXPECT_EQ(tokenizer->encode_texts("a b", "c", 99)->tokens, (Ids{1, 3, 4, 2, 5, 2}));
+  const auto none = tokenizer->encode_texts("a b c", "d", 6);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(none.error().message, HasSubstr("6 tokens are there beside the text"));
+  EXPECT_FALSE(tokenizer->encode_texts("a", "\xff", 0));
+}
+
 TEST(Tokenizer, AddsSpecialTokensOnlyWhenAsked) {
   const auto tokenizer = golden_tokenizer("llama3");
   const auto begin = tokenizer->token_to_id("<|begin|>");

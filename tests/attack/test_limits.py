@@ -185,6 +185,7 @@ ELSEWHERE = {
     "kept responses of all": "../../src/gateway/response_store_test.cc",
     "files of a key": "../../src/batches/book_test.cc",
     "files of all": "../../src/gateway/file_handlers_test.cc",
+    "scored pairs": "../../src/api/rerank_test.cc",
     "batches of a key": "../../src/gateway/batch_handlers_test.cc",
     "past batches": "../../src/batches/book_test.cc",
     "batch lines": "../../src/batches/input_test.cc",

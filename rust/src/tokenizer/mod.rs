@@ -55,6 +55,72 @@ pub unsafe extern "C" fn heddle_text_encode(
     })
 }
 
+/// Ids of `text`, and of `second` behind it as of another text where that is lent, with what the
+/// post-processor adds. Of more than `most` ids (0: any) the last text's last ones are left out.
+/// `second_begin` is where ids begin that the post-processor gives another type than 0; 0: nowhere.
+///
+/// # Safety
+/// The handle is live, byte ranges are readable, the rest is writable.
+#[no_mangle]
+pub unsafe extern "C" fn heddle_text_encode_pair(
+    tokenizer: *const Tokenizer,
+    text: Bytes,
+    second: *const Bytes,
+    most: usize,
+    out: *mut Buffer<u32>,
+    second_begin: *mut usize,
+    error: *mut Buffer<u8>,
+) -> Code {
+    guard(error, || {
+        let text = text.text("text to encode")?;
+        let second = match second.as_ref() {
+            Some(bytes) => Some(bytes.text("text to encode")?),
+            None => None,
+        };
+        let encoding = pair_of(&*tokenizer, text, second, most)?;
+        let typed = encoding.get_type_ids().iter().position(|&kind| kind > 0);
+        second_begin.write(typed.unwrap_or(0));
+        out.write(encoding.get_ids().to_vec().into());
+        Ok(())
+    })
+}
+
+/// Encodes one text or two, at most `most` tokens.
+fn pair_of(
+    tokenizer: &Tokenizer,
+    text: &str,
+    second: Option<&str>,
+    most: usize,
+) -> Result<Encoding, Failure> {
+    let mut first = bare_ids(tokenizer, text).map_err(Failure::invalid)?;
+    let mut behind =
+        second.map(|text| bare_ids(tokenizer, text)).transpose().map_err(Failure::invalid)?;
+    let processor = tokenizer.get_post_processor();
+    if most > 0 {
+        let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
+        let fixed = added + if behind.is_some() { first.len() } else { 0 };
+        if fixed >= most {
+            return Err(Failure::invalid(format!(
+                "{fixed} tokens are there beside the text that is cut to {most} in all"
+            )));
+        }
+        behind.as_mut().unwrap_or(&mut first).truncate(most - fixed);
+    }
+    let processed = match processor {
+        Some(processor) => processor.process(encoding_of(first), behind.map(encoding_of), true),
+        None => {
+            first.extend(behind.unwrap_or_default());
+            return Ok(encoding_of(first));
+        }
+    };
+    processed.map_err(Failure::invalid)
+}
+
+/// Ids with nothing else known of them.
+fn encoding_of(ids: Vec<u32>) -> Encoding {
+    ids.into_iter().map(|id| (id, String::new(), (0, 0), None, 0)).collect()
+}
+
 /// What `Tokenizer::encode_fast` gives. That keeps the text and the place of every token until the
 /// last one is known; here a word's tokens are but their ids as soon as the word is done.
 fn ids_of(
@@ -62,6 +128,15 @@ fn ids_of(
     text: &str,
     add_special: bool,
 ) -> Result<Vec<u32>, tokenizers::Error> {
+    let ids = bare_ids(tokenizer, text)?;
+    let Some(processor) = tokenizer.get_post_processor() else {
+        return Ok(ids);
+    };
+    Ok(processor.process(encoding_of(ids), None, add_special)?.get_ids().to_vec())
+}
+
+/// The same before the post-processor.
+fn bare_ids(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, tokenizers::Error> {
     let mut words =
         tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
     if let Some(splitter) = tokenizer.get_pre_tokenizer() {
@@ -71,18 +146,10 @@ fn ids_of(
     for (word, _, known) in words.get_splits(OffsetReferential::Original, OffsetType::None) {
         match known {
             Some(tokens) => ids.extend(tokens.iter().map(|token| token.id)),
-            None => {
-                ids.extend(tokenizer.get_model().tokenize(word)?.iter().map(|token| token.id))
-            }
+            None => ids.extend(tokenizer.get_model().tokenize(word)?.iter().map(|token| token.id)),
         }
     }
-    drop(words);
-    let Some(processor) = tokenizer.get_post_processor() else {
-        return Ok(ids);
-    };
-    let bare = |id| (id, String::new(), (0, 0), None, 0);
-    let encoding: Encoding = ids.into_iter().map(bare).collect();
-    Ok(processor.process(encoding, None, add_special)?.get_ids().to_vec())
+    Ok(ids)
 }
 
 /// Text of `count` ids. Ids that no token has are skipped, as in the Python library.

@@ -70,6 +70,9 @@ class Work {
                          .block_bytes = kv.block_bytes,
                          .block_tokens = kv.block_tokens,
                          .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
+    if (!args_.causal) {
+      block.all = block.first_position + begin_[s + 1] - token;
+    }
     if (args_.sinks.present()) {
       block.sinks = args_.sinks.as<float>() + kv_head * group_;
     }

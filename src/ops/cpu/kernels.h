@@ -22,8 +22,10 @@ void share_rows(device::Stream& stream, const ShareRowsArgs& args);
 void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gated_delta(device::Stream& stream, const GatedDeltaArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
+void gelu(device::Stream& stream, const GeluArgs& args);
 void gelu_mul(device::Stream& stream, const GeluMulArgs& args);
 void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
+void layer_norm(device::Stream& stream, const LayerNormArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
 /// The same within a stream's work.
 void linear_here(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool);

@@ -80,6 +80,8 @@ struct AttentionBlock {
   /// Where they are bounds, `begin` is a multiple of SimdKernels::attention_step.
   std::int64_t begin = 0;
   std::int64_t end = INT64_MAX;
+  /// Above 0 there is no causal order: every row attends to positions [0, all).
+  std::int64_t all = 0;
   /// What earlier positions gave, or nullptr: by token and head, as AttentionState in
   /// ops/attention.h.
   const float* resumed = nullptr;
@@ -110,6 +112,26 @@ struct RmsNormRow {
   bool bf16 = false;         ///< Of `out`.
   std::int64_t columns = 0;
   float eps = 0.0F;
+};
+
+/// A row of layer_norm (ops/layer_norm.h).
+struct LayerNormRow {
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* out = nullptr;       ///< May be `x`.
+  std::byte* copy = nullptr;  ///< The same once more, float32 or bfloat16 if `bf16`.
+  bool bf16 = false;
+  std::int64_t columns = 0;
+  float eps = 0.0F;
+};
+
+/// A row of gelu (ops/gelu.h).
+struct GeluRow {
+  const float* x = nullptr;
+  std::byte* out = nullptr;
+  bool bf16 = false;  ///< Of `out`.
+  std::int64_t n = 0;
 };
 
 /// A row of silu_mul (ops/silu_mul.h) or gelu_mul (ops/gelu_mul.h).
@@ -194,6 +216,8 @@ struct SimdKernels {
   /// Positions that attention takes at once, from a multiple of as many on.
   std::int64_t attention_step = 16;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;
+  void (*layer_norm)(const LayerNormRow& row) = nullptr;
+  void (*gelu)(const GeluRow& row) = nullptr;
   void (*silu_mul)(const GatedRow& row) = nullptr;
   void (*gelu_mul)(const GatedRow& row) = nullptr;
   void (*rescale)(const RescaleRow& row) = nullptr;

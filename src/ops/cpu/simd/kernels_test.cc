@@ -349,6 +349,23 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   });
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
+    set.gelu({.x = x.data(), .out = reinterpret_cast<std::byte*>(out.data()), .n = 1000});
+    return out;
+  });
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
+    std::vector<float> copy(x.size());
+    set.layer_norm({.x = x.data(),
+                    .weight = y.data(),
+                    .bias = y.data(),
+                    .out = out.data(),
+                    .copy = reinterpret_cast<std::byte*>(copy.data()),
+                    .columns = 1000,
+                    .eps = 1e-6F});
+    return copy;
+  });
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
     set.rms_norm({.x = x.data(),
                   .weight = y.data(),
                   .out = reinterpret_cast<std::byte*>(out.data()),
