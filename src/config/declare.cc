@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -18,7 +17,6 @@
 #include "spec/json_writer.h"
 
 namespace heddle::config {
-
 namespace {
 
 constexpr int kCoresMax = 4096;

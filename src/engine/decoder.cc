@@ -25,7 +25,6 @@
 #include "spec/shard.h"
 
 namespace heddle::engine {
-
 using ops::heads_of;
 
 namespace {
