@@ -46,13 +46,13 @@ struct AttentionArgs {
   /// A token attends to no later ones; else to all of its sequence's that the batch has, and to
   /// those before. CPUs alone have it otherwise, without window and parts.
   bool causal = true;
-  float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
-  float soft_cap = 0.0F;    ///< Keeps scaled scores within; 0: none.
-  ConstTensorRef sinks{};   ///< f32 [heads], or absent.
-  TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
-  TensorRef lse{};          ///< f32 [tokens, heads], or absent.
-  AttentionParts parts{};   ///< All positions in one call where it is empty.
-  QueryTurn turn{};         ///< Where attention_turns() allows.
+  float scale = 1.0F;      ///< On the scores; 1 / sqrt(head_dim) as a rule.
+  float soft_cap = 0.0F;   ///< Keeps scaled scores within; 0: none.
+  ConstTensorRef sinks{};  ///< f32 [heads], or absent.
+  TensorRef out{};         ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
+  TensorRef lse{};         ///< f32 [tokens, heads], or absent.
+  AttentionParts parts{};  ///< All positions in one call where it is empty.
+  QueryTurn turn{};        ///< Where attention_turns() allows.
 };
 
 /// Whether attention() does what `args.turn` has, on the queries' way: a pass over them less.
