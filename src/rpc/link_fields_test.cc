@@ -71,8 +71,8 @@ spec::ModelSpec every_field_set() {
                      .kernel = 27,
                      .tiled = true},
           .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
-          .kv = spec::KvType::kI8,
           .encoder = {.positions = 28, .first_position = 29, .types = 30, .scores = true},
+          .kv = spec::KvType::kI8,
           .shard = {.rank = 2, .ranks = 4},
           .stage = {.index = 1, .ends = {1, 2}}};
 }

@@ -1,5 +1,7 @@
 #include "core/manager/devices.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "core/manager/index.h"
 #include "policy/backoff.h"
@@ -45,7 +47,11 @@ void Devices::version(DeviceId device, std::uint64_t version) {
 }
 
 void Devices::usage(DeviceId device, const ledger::PoolUsage& usage) {
-  state_.devices.at(device).usage = usage;
+  DeviceState& there = state_.devices.at(device);
+  there.usage = usage;
+  if (there.refusals > 0) {
+    replace(state_, device);  // What CUDA graphs have may be in the way.
+  }
 }
 
 void Devices::step(DeviceId device, Duration step) {
@@ -62,7 +68,9 @@ void Devices::refused(DeviceId id) {
 }
 
 void Devices::accepted(DeviceId device) {
-  state_.devices.at(device).refusals = 0;
+  if (std::exchange(state_.devices.at(device).refusals, 0) > 0) {
+    replace(state_, device);
+  }
 }
 
 void Devices::pause(DeviceId device, Instant until) {

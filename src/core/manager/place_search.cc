@@ -237,7 +237,8 @@ PlaceChoice PlaceSearch::choose(ModelId id, std::int64_t need, Instant since) {
                                .outcome = plan.outcome,
                                .reason = plan.reason,
                                .retry_at = plan.not_before,
-                               .paused_until = device->paused_until});
+                               .paused_until = device->paused_until,
+                               .owed_until = device->owed.until});
     }
     drains.add(std::move(plan));
   }
@@ -271,8 +272,10 @@ void PlaceSearch::conclude(Waiting& waiting, Instant now) {
     if (look.retry_at && (!retry_at || *look.retry_at < *retry_at)) {
       retry_at = look.retry_at;
     }
-    if (look.paused_until > now) {
-      waiting.next = std::min(waiting.next, look.paused_until);
+    for (const Instant until : {look.paused_until, look.owed_until}) {
+      if (until > now) {
+        waiting.next = std::min(waiting.next, until);
+      }
     }
   }
   waiting.next = std::min(waiting.next, retry_at.value_or(Instant::max()));
@@ -297,7 +300,8 @@ std::optional<PlaceSearch::Look> PlaceSearch::look(ModelId id,
               .outcome = plan.outcome,
               .reason = plan.reason,
               .retry_at = plan.not_before,
-              .paused_until = device.paused_until};
+              .paused_until = device.paused_until,
+              .owed_until = device.owed.until};
 }
 
 bool PlaceSearch::look_again(ModelId id, Waiting& waiting) {

@@ -54,6 +54,7 @@ class PlaceSearch {
     policy::PlacementReason reason{};
     std::optional<Instant> retry_at{};
     Instant paused_until{};
+    Instant owed_until{};  ///< Pages that are another's come free then.
   };
   struct Waiting {
     std::uint64_t seen = 0;  ///< Of Index::changed, counted from the first there ever was.

@@ -35,7 +35,7 @@ void change(TestState& core, Rng& rng, std::uint64_t devices) {
   const auto& instances = core.state.devices.at(device).instances;
   const auto found = instances.find(model);
   const bool there = found != instances.end();
-  switch (rng.below(7)) {
+  switch (rng.below(10)) {
     case 0:
       if (!there) {
         core.serve(model, device);
@@ -64,6 +64,19 @@ void change(TestState& core, Rng& rng, std::uint64_t devices) {
     case 5:
       core.devices.pause(device, core.state.now + Duration(rng.below(1'000'000'000)));
       break;
+    case 6:
+      core.shortages.owe(device, model, static_cast<std::int64_t>(rng.below(6)));
+      break;
+    case 7:
+      rng.below(2) == 0 ? core.devices.refused(device) : core.devices.accepted(device);
+      break;
+    case 8: {
+      ledger::PoolUsage usage{.total = 20};
+      usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kOverhead)].held =
+          static_cast<std::int64_t>(rng.below(6));
+      core.devices.usage(device, usage);
+      break;
+    }
     default:
       core.devices.leaves(device, rng.below(4) == 0);
       core.pass(Duration(rng.below(200'000'000)));

@@ -95,6 +95,7 @@ void Shortages::pay(DeviceId device, double waited) {
 Instant Shortages::owe(DeviceId device, ModelId model, std::int64_t pages) {
   const Instant until = state_.now + kOwed;
   state_.devices.at(device).owed = {.model = model, .pages = pages, .until = until};
+  replace(state_, device);
   return until;
 }
 
