@@ -212,7 +212,10 @@ void expect_loads(const std::filesystem::path& directory,
   EXPECT_TRUE(pages.gathered(count * page_bytes) ==
               naive_image(checkpoint->tensors, layout, page_bytes));
   EXPECT_TRUE(pages.rest_untouched(count));
-  EXPECT_EQ(reports, layout.stage_end);  // Small models: nothing between the stages.
+  // Small models: nothing between the stages, of which an encoder's last is empty.
+  std::vector<std::uint64_t> ends = layout.stage_end;
+  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  EXPECT_EQ(reports, ends);
 }
 
 /// A tiny model of random weights on disk; matrices of all three types.
