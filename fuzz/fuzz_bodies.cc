@@ -317,6 +317,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   HEDDLE_CHECK(!taken(detokenize) || std::get<0>(detokenize).tokens.size() <= body.size());
   const auto model = api::parse_model_request(body);
   HEDDLE_CHECK(!taken(model) || !std::get<0>(model).empty());
+  const auto adapter = api::parse_load_adapter_request(body);
+  HEDDLE_CHECK(!taken(adapter) || !std::get<0>(adapter).path.empty());
+  const auto unload = api::parse_unload_adapter_request(body);
+  HEDDLE_CHECK(!taken(unload) || !std::get<0>(unload).empty());
+  (void)taken(api::parse_profile_request(body));  // None is named by null.
   const api::JsonCount count = api::count_json(body);
   HEDDLE_CHECK(count.parts <= body.size() && count.commas <= body.size());
   read_others(body);
