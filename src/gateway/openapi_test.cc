@@ -54,7 +54,7 @@ TEST_F(OpenApiTest, WhatItShowsIsAnswered) {
   options.adapters.unload = [](const std::string&, const auto& done) { done({}); };
   const TestModel scorer;
   scorer.make_encoder(/*scores=*/true);
-  config.models.push_back({.id = "scorer", .path = scorer.directory().string()});
+  config.models[1].path = scorer.directory().string();
   start();
   const json paths = document()["paths"];
   int answered = 0;
@@ -62,8 +62,8 @@ TEST_F(OpenApiTest, WhatItShowsIsAnswered) {
     const std::string tag = methods.contains("post") ? methods["post"]["tags"][0] : "";
     const bool asks = methods.contains("post") && methods["post"].contains("requestBody");
     if (asks && tag != "cluster" && tag != "batches") {  // Those have nothing to show.
-      const TestResponse response =
-          call("POST", path, body_of(methods["post"], tag == "scores" ? "scorer" : "tiny"));
+      const TestResponse response = call(
+          "POST", path, body_of(methods["post"], tag == "scores" ? config.models[1].id : "tiny"));
       EXPECT_EQ(response.status, 200) << path << ": " << response.body;
       ++answered;
     }

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 
@@ -100,10 +102,11 @@ TEST_F(RerankTest, AnEncoderMakesVectorsAndNothingElse) {
   EXPECT_EQ(params.pooling, spec::Pooling::kMean);
   EXPECT_TRUE(params.in_one_pass);
   EXPECT_THAT(fault("/v1/rerank", kRerank), HasSubstr("makes vectors of texts"));
-  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/responses"}) {
-    EXPECT_THAT(fault(path,
-                      R"({"model":"tiny","prompt":"a","input":"a",
-                          "messages":[{"role":"user","content":"a"}]})"),
+  for (const auto& [path, text] : std::map<std::string, std::string>{
+           {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"}])"},
+           {"/v1/completions", R"("prompt":"a")"},
+           {"/v1/responses", R"("input":"a")"}}) {
+    EXPECT_THAT(fault(path, R"({"model":"tiny",)" + text + "}"),
                 HasSubstr("makes vectors of texts: ask it by /v1/embeddings; it generates nothing"))
         << path;
   }
