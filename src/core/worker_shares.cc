@@ -259,6 +259,10 @@ void WorkerCore::Impl::could_not_grow(ModelId id, Resident& model) {
 /// A sequence of the group is preempted, or else the manager has to make room.
 void WorkerCore::Impl::relieve_share(ModelId id, Resident& model) {
   GroupShare& share = *model.share;
+  const Sequence* oldest = oldest_of(id);
+  if (oldest == nullptr) {
+    return;  // Whoever found no page has gone meanwhile.
+  }
   share.crowded = true;
   std::vector<policy::AdmissionView> views = sequences_.admission_views();
   std::erase_if(views, [&](const policy::AdmissionView& view) { return view.model != id; });
@@ -266,8 +270,7 @@ void WorkerCore::Impl::relieve_share(ModelId id, Resident& model) {
     preempt(*victim);
     return;
   }
-  const Sequence* oldest = oldest_of(id);
-  if (share.ran || oldest == nullptr) {
+  if (share.ran) {
     return;  // The others go on; when one ends there are pages.
   }
   if (oldest->computed > 0 && !oldest->packed && pages_short(*oldest) <= 0) {

@@ -184,6 +184,18 @@ TEST(WorkerShares, AGroupThatCannotGoOnSaysSoAndGrowsWhenThereIsMemory) {
   EXPECT_NE(find<RunStep>(leader.tell(EngineIdle{})), nullptr);
 }
 
+TEST(WorkerShares, WhoComesAfterOneThatFoundNoPageAndWasCalledBackRuns) {
+  ShareBench leader(true);
+  leader.tell(WorkerMessage{submit_of(1, kShard, 8, 100)});
+  leader.tell(EngineIdle{});
+  leader.tell(ShareSet{.model = kShard, .pages = 2});
+  leader.step({SequenceId(1)}, {.kv = {{.model = kShard, .pages = 2}}});
+  leader.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  leader.tell(KvCounted{.kv = {{.model = kShard, .pages = 0}}});
+  leader.tell(WorkerMessage{submit_of(2, kShard, 8, 100)});
+  EXPECT_NE(find<RunStep>(leader.tell(EngineIdle{})), nullptr);
+}
+
 TEST(WorkerShares, WhereNobodyGivesPagesTheRequestFails) {
   ShareBench leader(true);
   leader.stall();
