@@ -303,6 +303,7 @@ def test_an_engine_that_is_suspended_with_a_request_is_told_of(collector):
     trace = "f" * 32
     body = {"model": "left", "messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "stream": True}
     with heddle.Server(heddle.config(models=rows, devices=devices, extra=extra)) as server:
+        assert server.chat("right", "x", max_tokens=2) == "right heard", "it is there to be resumed, which is quick"
         headers = {"Content-Type": "application/json", "traceparent": f"00-{trace}-{PARENT}-01"}
         request = urllib.request.Request(server.url + CHAT, json.dumps(body).encode(), headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
