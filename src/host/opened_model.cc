@@ -116,8 +116,12 @@ void open_files(const std::string& directory,
 }
 
 /// The longest prompt and answer together [tokens].
+/// Tokens of a request. A text may fill an encoder: the one that counts as its answer is not
+/// computed.
 std::int64_t context_of(const config::ModelConfig& config, const spec::ModelSpec& spec) {
-  return config.context > 0 ? std::min(config.context, spec.max_position) : spec.max_position;
+  const std::int64_t own =
+      config.context > 0 ? std::min(config.context, spec.max_position) : spec.max_position;
+  return own + (spec::is_encoder(spec) ? 1 : 0);
 }
 
 /// Other models may come beside the stage. It has room for the longest request all the same.

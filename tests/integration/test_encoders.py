@@ -139,7 +139,8 @@ def test_verbs_know_encoders(directories, tmp_path):
     path.write_text(heddle.config(models=[row]))
     checked = run("config", "check", path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    path.write_text(heddle.config(models=[row.replace("dtype: int8", "tensor_parallel: 2")]))
+    two = "".join(f"  - {{name: cpu{i}, kind: cpu, memory: 16MiB}}\n" for i in range(2))
+    path.write_text(heddle.config(models=[row.replace("dtype: int8", "tensor_parallel: 2")], devices=two))
     refused = run("config", "check", path)
     assert refused.returncode != 0 and "only whole models are encoders" in refused.stdout + refused.stderr
 
