@@ -36,7 +36,7 @@ bool is_json(const std::string& text) {
 
 void check(const api::GenerationParams& params) {
   HEDDLE_CHECK(params.choices >= 1 && params.choices <= 16);
-  HEDDLE_CHECK(!params.max_tokens || *params.max_tokens >= 1);
+  HEDDLE_CHECK(!params.max_tokens || *params.max_tokens >= 0);
   for (const heddle::spec::SamplingNumber& number : heddle::spec::kSamplingNumbers) {
     const std::optional<double>& said = params.numbers[number.field];
     HEDDLE_CHECK(!said || (*said >= number.least && *said <= number.most));
