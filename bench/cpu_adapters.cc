@@ -19,16 +19,13 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "bench/cpu_bed.h"
 #include "bench/cpu_ceilings.h"
-#include "device/cpu/cpu_device.h"
 #include "engine/engine.h"
-#include "memory/page_pool.h"
-#include "memory/window.h"
 #include "ops/bf16.h"
 #include "ops/cpu/simd/kernels.h"
 #include "store/adapter.h"
 #include "store/image_layout.h"
-#include "store/image_loader.h"
 #include "store/test_adapter.h"
 
 namespace heddle {
@@ -36,14 +33,12 @@ namespace {
 
 using namespace bench;
 
-constexpr std::size_t kPageBytes = 2U << 20U;
 constexpr std::int64_t kKvPages = 400;
 constexpr std::int64_t kPrompt = 16;
 constexpr std::int64_t kTogether = 8;
 constexpr std::int64_t kLongPrompt = 128;
 constexpr int kRounds = 20;
 constexpr int kPrefillEach = 5;  ///< Rounds.
-constexpr memory::OwnerId kWeightsLease{1};
 constexpr memory::OwnerId kKvLease{2};
 constexpr ModelId kModel{1};
 
@@ -84,28 +79,14 @@ store::TestTensors projections(const spec::ModelSpec& model) {
   return tensors;
 }
 
-void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
-  std::byte* const data = image + tensor.offset;
-  const std::int64_t count = tensor.rows * tensor.columns;
-  if (tensor.dtype == spec::DType::kF32) {
-    std::fill_n(reinterpret_cast<float*>(data), count, 1.0F);
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    reinterpret_cast<std::uint16_t*>(data)[i] =
-        ops::to_bf16((static_cast<float>(rng.next() >> 40U) * 0x1p-23F - 1.0F) * 0.035F);
-  }
-}
-
 class Bench {
  public:
   explicit Bench(const std::vector<int>& cores)
       : layout_(store::plan_image(model_, spec::DType::kBf16)),
-        device_(make_arena(), {.cores = cores}),
-        pool_(device_, all_pages()),
-        window_(make_window()),
-        engine_(engine::Engine::create(device_, pool_, {.prefix_cache = true}).value()) {
-    HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, window_.base(), kKvLease).has_value());
+        bed_(layout_, kKvPages, cores),
+        engine_(
+            engine::Engine::create(bed_.device(), bed_.pool(), {.prefix_cache = true}).value()) {
+    HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, bed_.image(), kKvLease).has_value());
     engine_->set_image_ready(kModel, layout_.bytes);
     std::printf("%zu threads, kernels %s, %.2e parameters\n",
                 cores.size(),
@@ -167,34 +148,6 @@ class Bench {
     line("prefill of 128, an adapter", prefill[0], prefill[-1]);
   }
 
-  static std::int64_t image_pages() { return 200; }
-  static device::Arena make_arena() {
-    return device::Arena::create(
-               {.page_bytes = kPageBytes,
-                .page_count = static_cast<std::uint64_t>(image_pages() + kKvPages)})
-        .value();
-  }
-  static std::vector<device::PageId> all_pages() {
-    std::vector<device::PageId> pages;
-    for (std::int64_t i = 0; i < image_pages() + kKvPages; ++i) {
-      pages.emplace_back(static_cast<std::uint64_t>(i));
-    }
-    return pages;
-  }
-
-  memory::Window make_window() {
-    const auto count = static_cast<std::int64_t>(store::pages_for(layout_.bytes, kPageBytes));
-    const auto pages = pool_.take(kWeightsLease, count).value();
-    auto window =
-        memory::Window::create(device_, static_cast<std::size_t>(count) * kPageBytes).value();
-    HEDDLE_CHECK(window.map(pages, device::Access::kReadWrite).has_value());
-    Rng rng(1);
-    for (const store::ImageTensor& tensor : layout_.tensors) {
-      fill(tensor, window.base(), rng);
-    }
-    return window;
-  }
-
   void make_adapters(std::int64_t rank) {
     Rng rng(static_cast<std::uint64_t>(rank));
     const store::TestTensors shapes = projections(model_);
@@ -232,9 +185,7 @@ class Bench {
 
   spec::ModelSpec model_ = llama_160m();
   store::ImageLayout layout_;
-  device::CpuDevice device_;
-  memory::PagePool pool_;
-  memory::Window window_;
+  CpuBed bed_;
   std::unique_ptr<engine::Engine> engine_;
   TempDirectory directory_{};
   std::vector<std::shared_ptr<const store::Adapter>> adapters_{};

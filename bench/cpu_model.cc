@@ -22,31 +22,26 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "bench/cpu_bed.h"
 #include "bench/cpu_ceilings.h"
-#include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_stream.h"
 #include "engine/engine.h"
-#include "memory/page_pool.h"
-#include "memory/window.h"
 #include "ops/bf16.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 #include "ops/linear.h"
 #include "spec/block_panels.h"
 #include "store/image_layout.h"
-#include "store/image_loader.h"
 
 namespace heddle {
 namespace {
 
 using namespace bench;
 
-constexpr std::size_t kPageBytes = 2U << 20U;
 constexpr std::int64_t kKvPages = 160;
 constexpr std::int64_t kPrompt = 512;
 constexpr std::int64_t kTogether = 8;
 constexpr int kRounds = 7;
-constexpr memory::OwnerId kWeightsLease{1};
 constexpr memory::OwnerId kKvLease{2};
 constexpr ModelId kModel{1};
 
@@ -70,45 +65,15 @@ spec::ModelSpec llama_1b(spec::DType dtype) {
   return model;
 }
 
-/// Fills a tensor: matrices with small random numbers, norms with ones, scales with what makes int8
-/// as small.
-void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
-  constexpr float kLargest = 0.035F;
-  std::byte* data = image + tensor.offset;
-  const std::int64_t count = tensor.rows * tensor.columns;
-  if (tensor.dtype == spec::DType::kF32) {
-    std::fill_n(
-        reinterpret_cast<float*>(data), count, tensor.sources.empty() ? kLargest / 127.0F : 1.0F);
-    return;
-  }
-  if (spec::is_blocks(tensor.dtype)) {
-    for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
-      data[i] = static_cast<std::byte>(rng.next() >> 59U);  // So that float16 is small.
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint64_t draw = rng.next();
-    if (tensor.dtype == spec::DType::kI8) {
-      data[i] = static_cast<std::byte>(draw >> 56U);
-    } else {
-      reinterpret_cast<std::uint16_t*>(data)[i] =
-          ops::to_bf16((static_cast<float>(draw >> 40U) * 0x1p-23F - 1.0F) * kLargest);
-    }
-  }
-}
-
 class Bench {
  public:
   Bench(spec::DType dtype, const std::vector<int>& cores)
       : model_(llama_1b(dtype)),
         layout_(store::plan_image(model_, spec::is_blocks(dtype) ? spec::DType::kStored : dtype)),
-        device_(make_arena(), {.cores = cores}),
-        pool_(device_, all_pages()),
-        window_(make_window()),
-        engine_(engine::Engine::create(device_, pool_).value()),
+        bed_(layout_, kKvPages, cores),
+        engine_(engine::Engine::create(bed_.device(), bed_.pool()).value()),
         stream_(device::ThreadPool::create(cores).value(), 0) {
-    HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, window_.base(), kKvLease).has_value());
+    HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, bed_.image(), kKvLease).has_value());
     engine_->set_image_ready(kModel, layout_.bytes);
     std::printf("%s, %zu threads, kernels %s, %.2f GB of weights\n",
                 spec::dtype_name(dtype).data(),
@@ -129,34 +94,6 @@ class Bench {
     std::byte* weights = nullptr;
     Best best{};
   };
-
-  static constexpr std::int64_t image_pages() { return 1100; }
-  static device::Arena make_arena() {
-    return device::Arena::create(
-               {.page_bytes = kPageBytes,
-                .page_count = static_cast<std::uint64_t>(image_pages() + kKvPages)})
-        .value();
-  }
-  static std::vector<device::PageId> all_pages() {
-    std::vector<device::PageId> pages;
-    for (std::int64_t i = 0; i < image_pages() + kKvPages; ++i) {
-      pages.emplace_back(static_cast<std::uint64_t>(i));
-    }
-    return pages;
-  }
-
-  memory::Window make_window() {
-    const auto count = static_cast<std::int64_t>(store::pages_for(layout_.bytes, kPageBytes));
-    const auto pages = pool_.take(kWeightsLease, count).value();
-    auto window =
-        memory::Window::create(device_, static_cast<std::size_t>(count) * kPageBytes).value();
-    HEDDLE_CHECK(window.map(pages, device::Access::kReadWrite).has_value());
-    Rng rng(1);
-    for (const store::ImageTensor& tensor : layout_.tensors) {
-      fill(tensor, window.base(), rng);
-    }
-    return window;
-  }
 
   /// The products of the first layer, which stand for those of all.
   std::vector<Product> products() {
@@ -262,7 +199,7 @@ class Bench {
       reading.take([&] {
         stream_.pool().parallel_for(
             static_cast<std::int64_t>(layout_.bytes), 1 << 18, [&](auto begin, auto end, int) {
-              read_all(window_.base(), begin, end);
+              read_all(bed_.image(), begin, end);
             });
       });
       alone.take([&] { step({together[0]}); });
@@ -280,9 +217,7 @@ class Bench {
 
   spec::ModelSpec model_;
   store::ImageLayout layout_;
-  device::CpuDevice device_;
-  memory::PagePool pool_;
-  memory::Window window_;
+  CpuBed bed_;
   std::unique_ptr<engine::Engine> engine_;
   device::CpuStream stream_;
   std::uint64_t last_id_ = 0;

@@ -29,6 +29,7 @@
 #include "gateway/idle_models.h"
 #include "gateway/job_setup.h"
 #include "gateway/openapi.h"
+#include "gateway/passed_exchange.h"
 #include "gateway/renaming.h"
 #include "gateway/router.h"
 #include "gateway/task.h"
@@ -87,9 +88,9 @@ constexpr Duration kLeastFlush = 100ms;
 constexpr Duration kMostFlush = 1s;
 
 /// Passes an exchange on, remembers the status of its answer, and has the trace that it is in.
-class CountedExchange final : public HttpExchange {
+class CountedExchange final : public PassedExchange {
  public:
-  explicit CountedExchange(HttpExchange& inner) : inner_(inner) {}
+  explicit CountedExchange(HttpExchange& inner) : PassedExchange(inner) {}
 
   [[nodiscard]] int status() const { return status_; }
   /// Headers of the answer beside its own.
@@ -98,27 +99,18 @@ class CountedExchange final : public HttpExchange {
   void set_span(std::shared_ptr<RequestSpan> span) { span_ = std::move(span); }
   [[nodiscard]] std::shared_ptr<RequestSpan> span() const override { return span_; }
 
-  [[nodiscard]] const HttpRequest& request() const override { return inner_.request(); }
   Task<Result<void>> respond(HttpResponse response) override {
     status_ = response.status;
     response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
-    return inner_.respond(std::move(response));
+    return PassedExchange::respond(std::move(response));
   }
   Task<Result<void>> begin(StreamHead head, std::string part) override {
     status_ = head.status;
     head.headers.insert(head.headers.end(), headers_.begin(), headers_.end());
-    return inner_.begin(std::move(head), std::move(part));
+    return PassedExchange::begin(std::move(head), std::move(part));
   }
-  Task<Result<void>> send_part(std::string part) override {
-    return inner_.send_part(std::move(part));
-  }
-  Task<Result<void>> end(std::string part) override { return inner_.end(std::move(part)); }
-  void drop() override { inner_.drop(); }
-  [[nodiscard]] bool gone() const override { return inner_.gone(); }
-  void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
 
  private:
-  HttpExchange& inner_;
   std::shared_ptr<RequestSpan> span_{};
   HttpFields headers_{};
   int status_ = 499;  ///< The client left without one.

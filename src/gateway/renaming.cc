@@ -4,6 +4,7 @@
 
 #include "api/error.h"
 #include "gateway/forward_body.h"
+#include "gateway/passed_exchange.h"
 #include "gateway/proxy_handlers.h"
 #include "gateway/standing.h"
 
@@ -12,29 +13,14 @@ namespace heddle::gateway {
 namespace {
 
 /// An exchange whose request names another model.
-class RenamedExchange final : public HttpExchange {
+class RenamedExchange final : public PassedExchange {
  public:
   RenamedExchange(HttpExchange& inner, HttpRequest request)
-      : inner_(inner), request_(std::move(request)) {}
+      : PassedExchange(inner), request_(std::move(request)) {}
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
-  [[nodiscard]] std::shared_ptr<RequestSpan> span() const override { return inner_.span(); }
-  Task<Result<void>> respond(HttpResponse response) override {
-    return inner_.respond(std::move(response));
-  }
-  Task<Result<void>> begin(StreamHead head, std::string part) override {
-    return inner_.begin(std::move(head), std::move(part));
-  }
-  Task<Result<void>> send_part(std::string part) override {
-    return inner_.send_part(std::move(part));
-  }
-  Task<Result<void>> end(std::string part) override { return inner_.end(std::move(part)); }
-  void drop() override { inner_.drop(); }
-  [[nodiscard]] bool gone() const override { return inner_.gone(); }
-  void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
 
  private:
-  HttpExchange& inner_;
   HttpRequest request_;
 };
 

@@ -65,17 +65,26 @@ Task<api::Parsed<GenerationJob>> prepare(Context& context,
   co_return job;
 }
 
-/// Has pairs scored and answers with what `write` makes of the model's numbers, one for each.
+/// Reads a body that asks for scores of pairs.
+using PairsParser = api::Parsed<api::PairsRequest>(std::string_view body);
+/// Makes the answer of the model's numbers, one for each pair.
 using ScoreWriter = std::function<std::string(const api::AnswerHead& head,
                                               const api::PairsRequest& request,
                                               const std::vector<float>& logits,
                                               std::int64_t tokens)>;
 
+/// Has the pairs of a body scored, and answers what `write` makes of that.
 Task<void> score_and_answer(std::shared_ptr<Context> context,
                             HttpExchange& http,
-                            api::PairsRequest request,
+                            PairsParser* parse,
                             std::string_view id,
                             ScoreWriter write) {
+  auto parsed = co_await parse_body(*context, http, parse);
+  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  api::PairsRequest request = std::get<0>(std::move(parsed));
   auto job = co_await prepare(*context, http, request, id);
   if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
@@ -95,35 +104,25 @@ Task<void> score_and_answer(std::shared_ptr<Context> context,
 }
 
 Task<void> rerank(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = co_await parse_body(*context, http, &api::parse_rerank_request);
-  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
-    co_await respond_error(http, std::move(*wrong));
-    co_return;
-  }
   ScoreWriter write = [](const api::AnswerHead& head,
                          const api::PairsRequest& request,
                          const std::vector<float>& logits,
                          std::int64_t tokens) {
     return api::rerank_json(head.id, request, logits, tokens);
   };
-  co_await score_and_answer(
-      std::move(context), http, std::get<0>(std::move(parsed)), "rerank-", std::move(write));
+  return score_and_answer(
+      std::move(context), http, &api::parse_rerank_request, "rerank-", std::move(write));
 }
 
 Task<void> score(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = co_await parse_body(*context, http, &api::parse_score_request);
-  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
-    co_await respond_error(http, std::move(*wrong));
-    co_return;
-  }
   ScoreWriter write = [](const api::AnswerHead& head,
                          const api::PairsRequest& request,
                          const std::vector<float>& logits,
                          std::int64_t tokens) {
     return api::scores_json(head.id, head.created, request, logits, tokens);
   };
-  co_await score_and_answer(
-      std::move(context), http, std::get<0>(std::move(parsed)), "score-", std::move(write));
+  return score_and_answer(
+      std::move(context), http, &api::parse_score_request, "score-", std::move(write));
 }
 
 }  // namespace
