@@ -132,6 +132,17 @@ class GatedDeltaTest : public OpTest {
     return made;
   }
 
+  /// What a layer says of itself, whoever runs it.
+  static GatedDeltaArgs args_of(const DeltaLayer& layer) {
+    const LinearAttention& shape = layer.shape;
+    return {.shape = shape,
+            .conv = matrix_of(layer.conv.data(), shape.channels(), shape.kernel),
+            .fading = vector_of(layer.heads.data(), shape.value_heads),
+            .step_bias = vector_of(layer.heads.data() + shape.value_heads, shape.value_heads),
+            .norm = vector_of(layer.norm.data(), shape.value_dim),
+            .eps = 1e-5F};
+  }
+
   /// Blocks of a sequence: each of `heads_of_block` key heads, behind some bytes of others.
   static constexpr std::int64_t kBefore = 64;
 
@@ -154,18 +165,12 @@ class GatedDeltaTest : public OpTest {
     auto rates = std::vector<float>(layer.rates.begin() + first * 2 * shape.value_heads,
                                     layer.rates.begin() + (first + count) * 2 * shape.value_heads);
     std::vector<float> out(at(count * shape.values()));
-    GatedDeltaArgs args{
-        .shape = shape,
-        .rows = {.begin = vector_of(begin.data(), 2),
-                 .first_position = vector_of(position.data(), 1)},
-        .in = matrix_of(layer.in.data() + first * layer.width(), count, layer.width()),
-        .rates = matrix_of(rates.data(), count, 2 * shape.value_heads),
-        .conv = matrix_of(layer.conv.data(), shape.channels(), shape.kernel),
-        .fading = vector_of(layer.heads.data(), shape.value_heads),
-        .step_bias = vector_of(layer.heads.data() + shape.value_heads, shape.value_heads),
-        .norm = vector_of(layer.norm.data(), shape.value_dim),
-        .eps = 1e-5F,
-        .out = matrix_of(out.data(), count, shape.values())};
+    GatedDeltaArgs args = args_of(layer);
+    args.rows = {.begin = vector_of(begin.data(), 2),
+                 .first_position = vector_of(position.data(), 1)};
+    args.in = matrix_of(layer.in.data() + first * layer.width(), count, layer.width());
+    args.rates = matrix_of(rates.data(), count, 2 * shape.value_heads);
+    args.out = matrix_of(out.data(), count, shape.values());
     for (std::int64_t i = 0; i < parts; ++i) {
       args.parts.push_back({.heads = std::min(heads_of_block, shape.key_heads - i * heads_of_block),
                             .base = blocks[at(i)].data(),
@@ -286,23 +291,18 @@ TEST_F(GatedDeltaTest, SequencesOfABatchDoNotSeeEachOther) {
   std::memcpy(shared[0].data() + block, before[0].data() + block, at(block));
   auto rates = all.rates;
   std::vector<float> out(at(24 * shape.values()));
-  gated_delta(context_,
-              {.shape = shape,
-               .rows = {.begin = vector_of(begin.data(), 3),
-                        .first_position = vector_of(position.data(), 2)},
-               .in = matrix_of(all.in.data(), 24, all.width()),
-               .rates = matrix_of(rates.data(), 24, 2 * shape.value_heads),
-               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-               .fading = vector_of(all.heads.data(), shape.value_heads),
-               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
-               .norm = vector_of(all.norm.data(), shape.value_dim),
-               .eps = 1e-5F,
-               .parts = {{.heads = shape.key_heads,
-                          .base = shared[0].data(),
-                          .block_bytes = block,
-                          .offset = kBefore,
-                          .table = matrix_of(table.data(), 2, 1)}},
-               .out = matrix_of(out.data(), 24, shape.values())});
+  GatedDeltaArgs args = args_of(all);
+  args.rows = {.begin = vector_of(begin.data(), 3),
+               .first_position = vector_of(position.data(), 2)};
+  args.in = matrix_of(all.in.data(), 24, all.width());
+  args.rates = matrix_of(rates.data(), 24, 2 * shape.value_heads);
+  args.parts = {{.heads = shape.key_heads,
+                 .base = shared[0].data(),
+                 .block_bytes = block,
+                 .offset = kBefore,
+                 .table = matrix_of(table.data(), 2, 1)}};
+  args.out = matrix_of(out.data(), 24, shape.values());
+  gated_delta(context_, args);
   synchronize();
   const auto middle = out.begin() + 9 * shape.values();
   EXPECT_TRUE(same_bits(std::vector<float>(out.begin(), middle), alone));
@@ -331,23 +331,18 @@ TEST_F(GatedDeltaTest, ASequenceThatRepeatsTheFirstChangesNoState) {
     rates.insert(rates.end(), all.rates.end() - 2 * shape.value_heads, all.rates.end());
   }
   std::vector<float> out(at(kRepeated * shape.values()));
-  gated_delta(context_,
-              {.shape = shape,
-               .rows = {.begin = vector_of(begin.data(), kRepeated + 1),
-                        .first_position = vector_of(position.data(), kRepeated)},
-               .in = matrix_of(std::as_const(in).data(), kRepeated, all.width()),
-               .rates = matrix_of(rates.data(), kRepeated, 2 * shape.value_heads),
-               .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-               .fading = vector_of(all.heads.data(), shape.value_heads),
-               .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
-               .norm = vector_of(all.norm.data(), shape.value_dim),
-               .eps = 1e-5F,
-               .parts = {{.heads = shape.key_heads,
-                          .base = memory[0].data(),
-                          .block_bytes = std::ssize(memory[0]) / 2,
-                          .offset = kBefore,
-                          .table = matrix_of(table.data(), kRepeated, 1)}},
-               .out = matrix_of(out.data(), kRepeated, shape.values())});
+  GatedDeltaArgs args = args_of(all);
+  args.rows = {.begin = vector_of(begin.data(), kRepeated + 1),
+               .first_position = vector_of(position.data(), kRepeated)};
+  args.in = matrix_of(std::as_const(in).data(), kRepeated, all.width());
+  args.rates = matrix_of(rates.data(), kRepeated, 2 * shape.value_heads);
+  args.parts = {{.heads = shape.key_heads,
+                 .base = memory[0].data(),
+                 .block_bytes = std::ssize(memory[0]) / 2,
+                 .offset = kBefore,
+                 .table = matrix_of(table.data(), kRepeated, 1)}};
+  args.out = matrix_of(out.data(), kRepeated, shape.values());
+  gated_delta(context_, args);
   synchronize();
   EXPECT_TRUE(same_bits({out.begin(), out.begin() + shape.values()}, expected));
   EXPECT_EQ(memory, alone);
@@ -362,24 +357,17 @@ TEST_F(GatedDeltaTest, RoundsWhatItHandsOn) {
   const std::vector<std::int32_t> zero{0};
   auto rates = all.rates;
   std::vector<std::uint16_t> half(exact.size());
-  gated_delta(
-      context_,
-      {.shape = shape,
-       .rows = {.begin = vector_of(begin.data(), 2), .first_position = vector_of(zero.data(), 1)},
-       .in = matrix_of(all.in.data(), 5, all.width()),
-       .rates = matrix_of(rates.data(), 5, 2 * shape.value_heads),
-       .conv = matrix_of(all.conv.data(), shape.channels(), shape.kernel),
-       .fading = vector_of(all.heads.data(), shape.value_heads),
-       .step_bias = vector_of(all.heads.data() + shape.value_heads, shape.value_heads),
-       .norm = vector_of(all.norm.data(), shape.value_dim),
-       .eps = 1e-5F,
-       .parts = {{.heads = shape.key_heads,
-                  .base = memory[0].data(),
-                  .block_bytes = std::ssize(memory[0]) / 2,
-                  .offset = kBefore,
-                  .table = matrix_of(zero.data(), 1, 1)}},
-       .out =
-           tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 5, shape.values())});
+  GatedDeltaArgs args = args_of(all);
+  args.rows = {.begin = vector_of(begin.data(), 2), .first_position = vector_of(zero.data(), 1)};
+  args.in = matrix_of(all.in.data(), 5, all.width());
+  args.rates = matrix_of(rates.data(), 5, 2 * shape.value_heads);
+  args.parts = {{.heads = shape.key_heads,
+                 .base = memory[0].data(),
+                 .block_bytes = std::ssize(memory[0]) / 2,
+                 .offset = kBefore,
+                 .table = matrix_of(zero.data(), 1, 1)}};
+  args.out = tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 5, shape.values());
+  gated_delta(context_, args);
   synchronize();
   EXPECT_EQ(half, rounded(exact));
 }

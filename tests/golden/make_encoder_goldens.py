@@ -22,6 +22,7 @@ import pathlib
 import shutil
 import sys
 
+import golden_table
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -134,13 +135,5 @@ def make(name: str) -> str:
     return f"| `encoders/{name}` | {config['torch_dtype']} | {TOKENS} | {what} | {size / 1e3:.0f} |"
 
 
-def main(names: list[str]) -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    for name in names or CASES:
-        print(make(name), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    golden_table.make_all(make, sys.argv[1:] or CASES)

@@ -22,6 +22,7 @@ import pathlib
 import shutil
 import sys
 
+import golden_table
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -744,13 +745,5 @@ def make(name: str) -> str:
     return f"| `{name}` | {str(stored)[6:]} | {how['n']} | {what} | {error} | {size / 1e3:.0f} |"
 
 
-def main(names: list[str]) -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    for name in names or CASES:
-        print(make(name), flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    golden_table.make_all(make, sys.argv[1:] or CASES)
