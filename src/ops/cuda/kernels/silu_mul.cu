@@ -6,8 +6,7 @@ namespace heddle::ops::cuda {
 
 HEDDLE_KERNEL(heddle_silu_mul, SiluMulParams, 256) {
   gated_rows(params, [&](float gate, float up) {
-    return params.limit > 0.0F ? silu_mul(gate, up, params.limit, params.gain)
-                               : silu_mul(gate, up);
+    return params.limit > 0.0F ? silu_mul(gate, up, params.limit, params.gain) : silu_mul(gate, up);
   });
 }
 
