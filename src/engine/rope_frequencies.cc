@@ -71,6 +71,16 @@ double yarn_attention_factor(const spec::RopeScaling& rope) {
   return yarn_mscale(rope.factor, 1.0);
 }
 
+double longrope_attention_factor(const spec::ModelSpec& model) {
+  const spec::RopeScaling& rope = model.rope;
+  if (rope.attention_factor > 0.0) {
+    return rope.attention_factor;
+  }
+  return rope.factor <= 1.0
+             ? 1.0
+             : std::sqrt(1.0 + std::log(rope.factor) / std::log(original_positions(model)));
+}
+
 }  // namespace
 
 RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope of) {
@@ -99,11 +109,15 @@ RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope o
       const double stretched =
           std::clamp((static_cast<double>(i) - ramp.begin) / (ramp.end - ramp.begin), 0.0, 1.0);
       frequency = stretched * frequency / rope.factor + (1.0 - stretched) * frequency;
+    } else if (rope.kind == RopeKind::kLongRope) {
+      frequency /= rope.factors[static_cast<std::size_t>(i)];
     }
     result.radians.push_back(frequency);
   }
   if (rope.kind == RopeKind::kYarn) {
     result.scale = yarn_attention_factor(rope);
+  } else if (rope.kind == RopeKind::kLongRope) {
+    result.scale = longrope_attention_factor(model);
   }
   return result;
 }

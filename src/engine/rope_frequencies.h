@@ -13,7 +13,7 @@ namespace heddle::engine {
 /// queries and keys are scaled by `scale`.
 struct RopeFrequencies {
   std::vector<double> radians{};  ///< [spec::rotary_dim() / 2], per position.
-  double scale = 1.0;             ///< YaRN's attention factor; 1 otherwise.
+  double scale = 1.0;             ///< The attention factor of YaRN and LongRoPE; 1 otherwise.
 };
 
 /// radians[i] = rope_theta^(-2i / d) with d = spec::rotary_dim(), stretched as the model's
@@ -24,7 +24,10 @@ struct RopeFrequencies {
 ///   high_freq_factor are not, and between them a mean is taken (as in Meta's Llama 3.1 release);
 /// - yarn: the same idea with a linear ramp over dimensions, and `scale` = 0.1 ln(factor) + 1 (B.
 ///   Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
-///   arXiv:2309.00071, section 3).
+///   arXiv:2309.00071, section 3);
+/// - longrope: each divided by a factor of its own, and `scale` = sqrt(1 + ln(factor) /
+///   ln(original)) (Y. Ding et al., "LongRoPE: Extending LLM Context Window Beyond 2 Million
+///   Tokens", arXiv:2402.13753; the scale as Phi-3's files are computed).
 ///
 /// That is how layers of kModels rotate. Those of kLocal do by local_theta, unscaled, and those of
 /// kNone not at all.

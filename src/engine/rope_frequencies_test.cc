@@ -46,6 +46,22 @@ TEST(RopeFrequencies, Llama3StretchesLongWavesOnly) {
   EXPECT_NEAR(f.radians[2], keep * 0.01 + (1.0 - keep) * 0.01 / 8.0, 1e-15);
 }
 
+TEST(RopeFrequencies, LongRopeDividesEachByItsFactor) {
+  spec::RopeScaling rope{.kind = spec::RopeKind::kLongRope,
+                         .factor = 16.0,
+                         .original_max_position = 256,
+                         .factors = {1.0, 2.0, 4.0, 8.0}};
+  const auto f = rope_frequencies(model_of(rope));
+  EXPECT_NEAR(f.radians[1], 0.1 / 2.0, 1e-15);
+  EXPECT_NEAR(f.radians[3], 1e-3 / 8.0, 1e-15);
+  EXPECT_NEAR(f.scale, std::sqrt(1.5), 1e-15) << "ln 16 is half of ln 256";
+  rope.attention_factor = 1.25;
+  EXPECT_EQ(rope_frequencies(model_of(rope)).scale, 1.25);
+  rope.attention_factor = 0.0;
+  rope.factor = 1.0;
+  EXPECT_EQ(rope_frequencies(model_of(rope)).scale, 1.0);
+}
+
 TEST(RopeFrequencies, YarnScalesRotations) {
   spec::RopeScaling rope{
       .kind = spec::RopeKind::kYarn, .factor = 4.0, .original_max_position = 1024};

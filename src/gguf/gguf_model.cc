@@ -150,7 +150,7 @@ class ConfigWriter {
       refuse("attention.value_length", "only values as long as keys are built in");
     }
     const std::int64_t rotary = fields_.integer(key("rope.dimension_count"), head_dim_);
-    if (spec::is_hybrid(known_->family) && head_dim_ > 0) {
+    if (spec::rotates_in_part(known_->family) && head_dim_ > 0) {
       json_.key("partial_rotary_factor");
       json_.number(static_cast<double>(rotary) / static_cast<double>(head_dim_));
     } else if (rotary != head_dim_) {
@@ -308,7 +308,7 @@ class ConfigWriter {
       return write_llama3(*factors);
     }
     if (file_.tensor("rope_factors_long.weight") != nullptr) {
-      return refuse("context_length", "rotations scaled for length (longrope) are not built in");
+      return write_longrope();
     }
     const std::string kind = fields_.text(key("rope.scaling.type"));
     const bool old = kind.empty() && fields_.has(key("rope.scale_linear"));
@@ -351,21 +351,56 @@ class ConfigWriter {
     }
   }
 
-  void write_llama3(const Tensor& tensor) {
-    const auto count = static_cast<std::uint64_t>(head_dim_ / 2);
-    std::vector<float> factors(count);
-    const bool right =
-        count > 0 && tensor.type == BlockType::kF32 && tensor.shape == std::vector{head_dim_ / 2};
-    if (right) {
-      const Result<void> read =
-          file_.files[tensor.file].read(tensor.offset, std::as_writable_bytes(std::span(factors)));
-      if (!read) {
-        return fields_.fail(read.error());
-      }
+  /// Numbers of a tensor of one dimension of `count`; none where it is another.
+  std::vector<float> read_numbers(const Tensor& tensor, std::int64_t count) {
+    if (count <= 0 || tensor.type != BlockType::kF32 || tensor.shape != std::vector{count}) {
+      return {};
     }
-    const bool sound = right && std::ranges::all_of(factors, [](float factor) {
-                         return std::isfinite(factor) && factor >= 0.999F;
-                       });
+    std::vector<float> numbers(static_cast<std::size_t>(count));
+    const Result<void> read =
+        file_.files[tensor.file].read(tensor.offset, std::as_writable_bytes(std::span(numbers)));
+    if (!read) {
+      fields_.fail(read.error());
+      return {};
+    }
+    return numbers;
+  }
+
+  void write_factors(const char* name, const std::string& from) {
+    const std::int64_t pairs = fields_.integer(key("rope.dimension_count"), head_dim_) / 2;
+    const Tensor* tensor = file_.tensor(from);
+    const std::vector<float> factors =
+        tensor != nullptr ? read_numbers(*tensor, pairs) : std::vector<float>{};
+    if (factors.empty()) {
+      return fields_.fail(
+          {Code::kCorrupt,
+           fmt::format("{}: tensor \"{}\" is not {} numbers, one for each pair that rotates",
+                       file_.name,
+                       from,
+                       pairs)});
+    }
+    json_.key(name).begin_array();
+    for (const float factor : factors) {
+      json_.number(factor);
+    }
+    json_.end_array();
+  }
+
+  void write_longrope() {
+    json_.key("rope_scaling").begin_object().key("rope_type").string("longrope");
+    json_.key("original_max_position_embeddings");
+    json_.integer(fields_.integer(key("rope.scaling.original_context_length")));
+    write_number("attention_factor", key("rope.scaling.attn_factor"));
+    write_factors("long_factor", "rope_factors_long.weight");
+    write_factors("short_factor", "rope_factors_short.weight");
+    json_.end_object();
+  }
+
+  void write_llama3(const Tensor& tensor) {
+    const std::vector<float> factors = read_numbers(tensor, head_dim_ / 2);
+    const bool sound = !factors.empty() && std::ranges::all_of(factors, [](float factor) {
+      return std::isfinite(factor) && factor >= 0.999F;
+    });
     if (sound && std::ranges::max(factors) < 1.001F) {
       return;  // Nothing is scaled.
     }

@@ -338,9 +338,31 @@ TEST_F(GgufModelTest, ReadsGptOss) {
   EXPECT_FALSE(scaled.rope.truncate);
 }
 
+TEST_F(GgufModelTest, ReadsFactorsOfRotations) {
+  const auto file = [](std::vector<float> factors) {
+    TestGguf made = small_model("phi3")
+                        .u32("phi3.rope.scaling.original_context_length", 16)
+                        .f32("phi3.rope.scaling.attn_factor", 1.25F);
+    std::string data;
+    for (const float factor : factors) {
+      data += raw(factor);
+    }
+    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+      made.tensor({.name = name, .sizes = {factors.size()}, .data = data});
+    }
+    return made;
+  };
+  const spec::ModelSpec model = spec_of(file({1.5F, 3.0F}));
+  EXPECT_EQ(model.rope.kind, RopeKind::kLongRope);
+  EXPECT_EQ(model.rope.attention_factor, 1.25);
+  EXPECT_EQ(model.rope.original_max_position, 16);
+  EXPECT_THAT(model.rope.factors, ElementsAre(1.5, 3.0));
+  EXPECT_THAT(model.rope.short_factors, ElementsAre(1.5, 3.0));
+  EXPECT_THAT(fault(file({1.0F})),
+              HasSubstr("tensor \"rope_factors_long.weight\" is not 2 numbers, one for each pair"));
+}
+
 TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
-  EXPECT_THAT(fault(small_model("phi3").zeros("rope_factors_long.weight", {2})),
-              HasSubstr("(longrope) are not built in"));
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "

@@ -68,6 +68,19 @@ void check_adapters(OpenedModel& opened) {
   }
 }
 
+/// Tokens of a request, prompt and answer together. A text may fill an encoder: the one that counts
+/// as its answer is not computed.
+std::int64_t context_of(const config::ModelConfig& config, const spec::ModelSpec& spec) {
+  const std::int64_t own =
+      config.context > 0 ? std::min(config.context, spec.max_position) : spec.max_position;
+  return own + (spec::is_encoder(spec) ? 1 : 0);
+}
+
+/// Chooses what depends on how long requests of a model may be.
+void fit_context(const config::ModelConfig& config, agent::HostModel& part) {
+  spec::fit_rope(part.spec, context_of(config, part.spec));
+}
+
 /// Opens what is in a directory.
 void open_files(const std::string& directory,
                 const config::Config& config,
@@ -96,6 +109,7 @@ void open_files(const std::string& directory,
     agent::HostModel& part = (*opened.ranks)[rank];
     part.name = rank > 0 ? shard_name(model.id, rank) : model.id;
     part.source = opened.source;
+    fit_context(model, part);
   }
   Result<std::string> digest = store::digest(opened.ranks->front().directory);
   if (!digest) {
@@ -111,17 +125,12 @@ void open_files(const std::string& directory,
     // Its KV means nothing to who keeps it as another type.
     opened.digest += ":kv-" + std::string(spec::dtype_name(spec::kv_dtype(model.kv, model.dtype)));
   }
+  if (model.context > 0 && opened.ranks->front().spec.rope.kind == spec::RopeKind::kLongRope) {
+    // Its context decides how positions rotate.
+    opened.digest += ":context" + std::to_string(model.context);
+  }
   opened.ranks->front().adapters = std::move(adapters.sources);
   check_adapters(opened);
-}
-
-/// The longest prompt and answer together [tokens].
-/// Tokens of a request. A text may fill an encoder: the one that counts as its answer is not
-/// computed.
-std::int64_t context_of(const config::ModelConfig& config, const spec::ModelSpec& spec) {
-  const std::int64_t own =
-      config.context > 0 ? std::min(config.context, spec.max_position) : spec.max_position;
-  return own + (spec::is_encoder(spec) ? 1 : 0);
 }
 
 /// Other models may come beside the stage. It has room for the longest request all the same.
@@ -154,6 +163,7 @@ void open_cuts(const std::string& directory,
     for (agent::HostModel& stage : *cut) {
       stage.name = model.id;
       stage.source = opened.source;
+      fit_context(model, stage);
       share_device(stage, context_of(model, stage.spec));
     }
     opened.cuts.push_back(std::move(*cut));

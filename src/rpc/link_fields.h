@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/message_fields.h"
 #include "rpc/frame.h"
 #include "rpc/messages.h"
+#include "spec/operations.h"
 
 /// As core/message_fields.h, for what the shells of serve and worker say beside their cores.
 namespace heddle {
@@ -22,6 +24,8 @@ inline void fields(Fields& v, spec::RopeScaling& x) {
   v(9, "mscale_all_dim", x.mscale_all_dim);
   v(10, "truncate", x.truncate);
   v(11, "original_max_position", x.original_max_position, kCount);
+  v(12, "factors", x.factors);
+  v(13, "short_factors", x.short_factors);
 }
 
 inline void fields(Fields& v, spec::Shard& x) {
@@ -131,10 +135,14 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(58, "encoder", x.encoder);
   v(48, "adapter_rank", x.adapter_rank, kCount);
   v(49, "kv", x.kv);
-  v.require(
-      x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
-        return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);
-      });
+  v.require(x,
+            "at most as many ranks as tokens in the vocabulary, and a factor for each pair that "
+            "rotates by one",
+            [](const spec::ModelSpec& model) {
+              const bool listed = model.rope.kind == spec::RopeKind::kLongRope;
+              return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab) &&
+                     std::ssize(model.rope.factors) == (listed ? spec::rotary_dim(model) / 2 : 0);
+            });
 }
 
 inline void fields(Fields& v, policy::StepOptions& x) {

@@ -2,12 +2,15 @@
 
 #include <tuple>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/wire.h"
 
 namespace heddle::rpc {
 namespace {
+
+using testing::EndsWith;
 
 spec::ModelSpec every_field_set() {
   return {.architecture = spec::Architecture::kQwen3,
@@ -21,7 +24,7 @@ spec::ModelSpec every_field_set() {
           .max_position = 8,
           .rms_eps = 0.25,
           .rope_theta = 0.5,
-          .rope = {.kind = spec::RopeKind::kYarn,
+          .rope = {.kind = spec::RopeKind::kLongRope,
                    .factor = 2,
                    .low_freq_factor = 3,
                    .high_freq_factor = 5,
@@ -31,7 +34,9 @@ spec::ModelSpec every_field_set() {
                    .mscale = 9,
                    .mscale_all_dim = 10,
                    .truncate = false,
-                   .original_max_position = 11},
+                   .original_max_position = 11,
+                   .factors = std::vector(11, 1.5),
+                   .short_factors = {2.5}},
           .qkv_bias = true,
           .out_bias = true,
           .mlp_bias = true,
@@ -128,7 +133,9 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
                       r.mscale,
                       r.mscale_all_dim,
                       r.truncate,
-                      r.original_max_position);
+                      r.original_max_position,
+                      r.factors,
+                      r.short_factors);
   };
   EXPECT_EQ(dimensions(got), dimensions(sent));
   EXPECT_EQ(switches(got), switches(sent));
@@ -156,13 +163,22 @@ TEST(LinkFields, RefusesValueHeadsWithoutAKeyHead) {
             "message ModelSpec.linear: want value heads that are a multiple of key heads");
 }
 
+TEST(LinkFields, RefusesAFactorTooMany) {
+  spec::ModelSpec model = every_field_set();
+  model.rope.factors.push_back(1.0);
+  EXPECT_THAT(error_of(model), EndsWith("a factor for each pair that rotates by one"));
+  model.rope.kind = spec::RopeKind::kYarn;
+  EXPECT_THAT(error_of(model), EndsWith("a factor for each pair that rotates by one"));
+}
+
 TEST(LinkFields, RefusesAShardThatCannotBe) {
   spec::ModelSpec model = every_field_set();
   model.shard.rank = 4;
   EXPECT_EQ(error_of(model), "message ModelSpec.shard: want a rank below ranks");
   model.shard = {.rank = 0, .ranks = 8};
   EXPECT_EQ(error_of(model),
-            "message ModelSpec: want at most as many ranks as tokens in the vocabulary");
+            "message ModelSpec: want at most as many ranks as tokens in the vocabulary, and a "
+            "factor for each pair that rotates by one");
   EXPECT_EQ(error_of(JoinGroup{.rank = 0, .ranks = 1}),
             "message JoinGroup: want a rank below ranks, which are several");
   EXPECT_EQ(error_of(JoinPipe{.stage = 2, .stages = 2}),

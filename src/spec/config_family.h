@@ -41,6 +41,11 @@ struct Family {
          architecture == Architecture::kQwen35Moe;
 }
 
+/// Whether heads of a family may rotate in part.
+[[nodiscard]] constexpr bool rotates_in_part(Architecture architecture) {
+  return is_hybrid(architecture) || architecture == Architecture::kPhi3;
+}
+
 /// The family of an architecture.
 [[nodiscard]] const Family& family_of(Architecture architecture);
 

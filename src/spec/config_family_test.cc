@@ -216,10 +216,31 @@ TEST(ConfigFamily, WhatGptOssTakesAbsentKeysFor) {
               HasSubstr("a token cannot take 200 of 128 experts"));
 }
 
-TEST(ConfigFamily, Phi3ScaledForLengthIsRefused) {
-  EXPECT_THAT(small_model("Phi3ForCausalLM", R"(, "sliding_window": 7)").window, Each(7));
-  EXPECT_THAT(small_fault("Phi3ForCausalLM", R"(, "rope_scaling": {"type": "longrope"})"),
-              AllOf(HasSubstr("rope_scaling.type is \"longrope\""), HasSubstr("built in are")));
+TEST(ConfigFamily, Phi3MayRotateInPartAndByFactors) {
+  constexpr const char* kName = "Phi3ForCausalLM";
+  EXPECT_THAT(small_model(kName, R"(, "sliding_window": 7)").window, Each(7));
+  const ModelSpec model = small_model(kName, R"(, "head_dim": 8, "partial_rotary_factor": 0.75,
+        "max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
+        "rope_scaling": {
+          "type": "longrope", "long_factor": [1, 2.5, 4], "short_factor": [1, 1, 1.5]})");
+  EXPECT_EQ(model.rotary_dim, 6);
+  EXPECT_EQ(model.max_position, 131072);
+  EXPECT_EQ(model.rope.kind, RopeKind::kLongRope);
+  EXPECT_EQ(model.rope.factor, 32.0);
+  EXPECT_EQ(model.rope.original_max_position, 4096);
+  EXPECT_THAT(model.rope.factors, ElementsAre(1.0, 2.5, 4.0));
+  EXPECT_THAT(model.rope.short_factors, ElementsAre(1.0, 1.0, 1.5));
+  const auto wrong = [](const std::string& factors) {
+    return small_fault(kName,
+                       R"(, "head_dim": 8, "partial_rotary_factor": 0.5, "rope_scaling":
+      {"type": "longrope", "short_factor": [1, 1], "long_factor": )" +
+                           factors + "}");
+  };
+  const auto right = HasSubstr("it must be an array of 2 numbers above 0, one for each pair");
+  EXPECT_THAT(wrong("null"), AllOf(HasSubstr("rope_scaling.long_factor is null"), right));
+  EXPECT_THAT(wrong("[1]"), AllOf(HasSubstr("rope_scaling.long_factor is an array of 1"), right));
+  EXPECT_THAT(wrong("[1, 0]"), AllOf(HasSubstr("rope_scaling.long_factor[1] is 0"), right));
+  EXPECT_THAT(wrong("[true, 1]"), AllOf(HasSubstr("rope_scaling.long_factor[0] is true"), right));
 }
 
 }  // namespace

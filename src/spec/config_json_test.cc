@@ -170,8 +170,6 @@ TEST(ConfigJson, RejectsMathematicsThatIsNotBuiltIn) {
               HasSubstr("num_experts is 64; a Qwen3ForCausalLM has no experts here"));
   EXPECT_THAT(error_of(kLlama, R"(, "partial_rotary_factor": 0.5)"),
               HasSubstr("partial_rotary_factor is 0.5; only 1"));
-  EXPECT_THAT(error_of(kLlama, R"(, "rope_scaling": {"rope_type": "longrope", "factor": 4})"),
-              HasSubstr("config.json: rope_scaling.rope_type is \"longrope\"; built in are"));
   EXPECT_THAT(error_of(kLlama, R"(, "rope_scaling": {"type": "dynamic", "factor": 2.0})"),
               HasSubstr("rope_scaling.type is \"dynamic\"; built in are"));
   EXPECT_THAT(error_of(kQwen2, R"(, "rope_parameters": {"full_attention": {}})"),

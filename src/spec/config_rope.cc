@@ -1,11 +1,14 @@
 #include "spec/config_rope.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "spec/json.h"
+#include "spec/operations.h"
 
 namespace heddle::spec {
 namespace {
@@ -29,6 +32,55 @@ void read_yarn(JsonFields& rope, RopeScaling& scaling) {
   scaling.truncate = rope.boolean("truncate", true);
 }
 
+/// A factor for each pair of a head's elements that rotate.
+std::vector<double> read_factors(JsonFields& rope, std::string_view key, const ModelSpec& model) {
+  const std::int64_t pairs = rotary_dim(model) / 2;
+  const std::string right = fmt::format(
+      "it must be an array of {} numbers above 0, one for each pair of elements that rotate",
+      pairs);
+  const Json* value = rope.find(key);
+  const auto* list = value != nullptr ? value->as<Json::Array>() : nullptr;
+  if (list == nullptr) {
+    rope.reject(key, right);
+    return {};
+  }
+  if (std::ssize(*list) != pairs) {
+    rope.reject_as(key, fmt::format("an array of {}", list->size()), right);
+    return {};
+  }
+  std::vector<double> factors;
+  for (const Json& one : *list) {
+    const auto* whole = one.as<std::int64_t>();
+    const auto* fraction = one.as<double>();
+    const double factor = whole != nullptr      ? static_cast<double>(*whole)
+                          : fraction != nullptr ? *fraction
+                                                : 0.0;
+    if (!(factor >= 1e-6 && factor <= 1e6)) {
+      rope.reject_as(fmt::format("{}[{}]", key, factors.size()), describe(one), right);
+      return {};
+    }
+    factors.push_back(factor);
+  }
+  return factors;
+}
+
+/// As Phi-3's files of 128k have it: two lists of factors, of which fit_rope() chooses.
+void read_longrope(JsonFields& rope, std::int64_t original_outside, ModelSpec& model) {
+  RopeScaling& scaling = model.rope;
+  scaling.kind = RopeKind::kLongRope;
+  const std::int64_t inside =
+      rope.integer("original_max_position_embeddings", {1, kPositionMax}, model.max_position);
+  scaling.original_max_position = original_outside > 0 ? original_outside : inside;
+  scaling.factor = rope.number("factor",
+                               kFactorRange,
+                               std::max(1.0,
+                                        static_cast<double>(model.max_position) /
+                                            static_cast<double>(scaling.original_max_position)));
+  scaling.attention_factor = rope.number("attention_factor", {1e-6, 1e6}, 0.0);
+  scaling.factors = read_factors(rope, "long_factor", model);
+  scaling.short_factors = read_factors(rope, "short_factor", model);
+}
+
 void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& model) {
   RopeScaling& scaling = model.rope;
   const std::string key = rope.find("rope_type") != nullptr ? "rope_type" : "type";
@@ -36,10 +88,16 @@ void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& mo
   if (kind.empty() || kind == "default") {
     return;
   }
-  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
-    rope.reject(key,
-                fmt::format("built in are \"default\", \"linear\", \"llama3\" and \"yarn\"; {}",
-                            kElsewhere));
+  if (kind != "linear" && kind != "llama3" && kind != "yarn" && kind != "longrope") {
+    rope.reject(
+        key,
+        fmt::format(
+            "built in are \"default\", \"linear\", \"llama3\", \"yarn\" and \"longrope\"; {}",
+            kElsewhere));
+    return;
+  }
+  if (kind == "longrope") {
+    read_longrope(rope, original_outside, model);
     return;
   }
   scaling.factor = rope.number("factor", kFactorRange);
@@ -73,7 +131,7 @@ void read_scaling(JsonFields& rope, std::int64_t original_outside, ModelSpec& mo
 /// How much of each head rotates; `outside` is what stands outside.
 void read_share(JsonFields& rope, double outside, ModelSpec& model) {
   const double share = rope.number("partial_rotary_factor", {0.0, 1.0}, outside);
-  if (!is_hybrid(model.architecture) && share != 1.0) {
+  if (!rotates_in_part(model.architecture) && share != 1.0) {
     rope.reject("partial_rotary_factor",
                 fmt::format("only 1, rotating whole heads, is built in; {}", kElsewhere));
     return;

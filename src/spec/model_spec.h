@@ -41,7 +41,7 @@ enum class Activation : std::uint8_t {
   kGelu  ///< By the error function.
 };
 
-enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
+enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope };
 
 /// How rotary frequencies are stretched beyond the context a model was trained on.
 struct RopeScaling {
@@ -51,11 +51,17 @@ struct RopeScaling {
   double high_freq_factor = 4.0;  ///< llama3.
   double beta_fast = 32.0;        ///< yarn.
   double beta_slow = 1.0;         ///< yarn.
-  double attention_factor = 0.0;  ///< yarn; 0 means: derive it from factor (and the mscales).
-  double mscale = 0.0;            ///< yarn; 0 means absent.
-  double mscale_all_dim = 0.0;    ///< yarn; 0 means absent.
-  bool truncate = true;           ///< yarn: round the correction range to whole dimensions.
-  std::int64_t original_max_position = 0;  ///< llama3 and yarn; 0 means max_position.
+  /// yarn and longrope; 0 means: derive it from factor (and the mscales).
+  double attention_factor = 0.0;
+  double mscale = 0.0;          ///< yarn; 0 means absent.
+  double mscale_all_dim = 0.0;  ///< yarn; 0 means absent.
+  bool truncate = true;         ///< yarn: round the correction range to whole dimensions.
+  /// llama3, yarn and longrope; 0 means max_position.
+  std::int64_t original_max_position = 0;
+  /// longrope: by what each frequency is divided, [rotary dimensions / 2].
+  std::vector<double> factors{};
+  /// longrope: those of a context within original_max_position, which fit_rope() puts in `factors`.
+  std::vector<double> short_factors{};
 };
 
 /// A mixture of experts in place of each layer's MLP: gated MLPs, of which a token takes the

@@ -1,6 +1,7 @@
 #include "spec/operations.h"
 
 #include <cmath>
+#include <utility>
 
 namespace heddle::spec {
 
@@ -38,6 +39,15 @@ bool has_states(const ModelSpec& model) {
 
 bool keeps_state(const ModelSpec& model, std::int64_t layer) {
   return !model.mixer.empty() && model.mixer[static_cast<std::size_t>(layer)] == Mixer::kDeltaRule;
+}
+
+void fit_rope(ModelSpec& model, std::int64_t context) {
+  RopeScaling& rope = model.rope;
+  if (rope.kind == RopeKind::kLongRope && !rope.short_factors.empty() &&
+      context <= rope.original_max_position) {
+    rope.factors = std::move(rope.short_factors);
+  }
+  rope.short_factors.clear();
 }
 
 std::int64_t rotary_dim(const ModelSpec& model) {

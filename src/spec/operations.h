@@ -44,6 +44,11 @@ inline constexpr std::int64_t kGpuActiveExperts = 32;
 /// How many elements of each query and key head rotate.
 [[nodiscard]] std::int64_t rotary_dim(const ModelSpec& model);
 
+/// Chooses the factors of longrope for contexts of at most `context` tokens: the short ones where
+/// that is within original_max_position, else the long ones. The choice holds for all requests, so
+/// that what is cached of a prompt fits each that begins with it. Other models stay as they are.
+void fit_rope(ModelSpec& model, std::int64_t context);
+
 /// What scores of attention are multiplied with.
 [[nodiscard]] float attention_scale(const ModelSpec& model);
 

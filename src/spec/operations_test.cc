@@ -43,6 +43,21 @@ TEST(CpuOnly, IsNothingOfGptOss) {
   EXPECT_EQ(cpu_only(model, DType::kStored), "");
 }
 
+TEST(FitRope, TakesShortFactorsWithinTheOriginalContext) {
+  const ModelSpec model{.rope = {.kind = RopeKind::kLongRope,
+                                 .original_max_position = 4096,
+                                 .factors = {1.5, 3.0},
+                                 .short_factors = {1.0, 1.1}}};
+  ModelSpec within = model;
+  fit_rope(within, 4096);
+  EXPECT_EQ(within.rope.factors, (std::vector{1.0, 1.1}));
+  fit_rope(within, 4097);
+  EXPECT_EQ(within.rope.factors, (std::vector{1.0, 1.1})) << "the choice was made";
+  ModelSpec beyond = model;
+  fit_rope(beyond, 4097);
+  EXPECT_EQ(beyond.rope.factors, (std::vector{1.5, 3.0}));
+}
+
 TEST(CpuOnly, NamesKvInInt8) {
   ModelSpec model;
   model.kv = KvType::kI8;

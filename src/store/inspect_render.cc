@@ -31,6 +31,8 @@ std::string_view rope_name(RopeKind kind) {
       return "llama3";
     case RopeKind::kYarn:
       return "yarn";
+    case RopeKind::kLongRope:
+      return "longrope";
   }
   return "?";
 }

@@ -88,13 +88,13 @@ class Writer:
 
 
 def common(w, *, layers, hidden, heads, kv, head_dim, ff, tied, types, gemma=False, q_norm=False, bias=False, mlp=True,
-           behind=False, fused=False):
+           behind=False, fused=False, rotary=0):
     """All of a model but for its experts."""
     w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=layers, feed_forward_length=ff,
            attention__head_count=heads, attention__head_count_kv=kv, attention__key_length=head_dim,
            attention__value_length=head_dim, attention__layer_norm_rms_epsilon=1e-6)
     if not gemma:
-        w.keys(rope__dimension_count=head_dim)
+        w.keys(rope__dimension_count=rotary or head_dim)
     main, better, short = types  # `short`: of rows that are no whole blocks of 256.
     w.matrix("token_embd", better if tied else main, VOCAB, hidden, gain=2.0 if tied else hidden**0.5)
     w.norm("output_norm", hidden)
@@ -247,6 +247,15 @@ def phi3(w):
     w.keys(rope__freq_base=10000.0)
 
 
+def phi3_long(w):
+    """Of a context eight times the original, and heads of which three quarters rotate."""
+    common(w, layers=2, hidden=64, heads=4, kv=2, head_dim=16, ff=96, tied=False, types=OF_32, fused=True, rotary=12)
+    w.keys(rope__freq_base=10000.0, rope__scaling__original_context_length=16,
+           rope__scaling__attn_factor=(1 + numpy.log(8) / numpy.log(16)) ** 0.5)
+    for name, factors in (("long", [1.5, 2.0, 2.5, 4.0, 6.0, 9.5]), ("short", [1.0, 1.0, 1.05, 1.1, 1.3, 1.5])):
+        w.numbers(f"rope_factors_{name}.weight", numpy.array(factors))
+
+
 def qwen35(w):
     hybrid(w, layers=2, hidden=256, heads=4, kv=1, head_dim=64, rotary=16, key_heads=2, value_heads=4, state=64, ff=256,
            types=K_M)
@@ -297,7 +306,7 @@ def gpt_oss(w):
 
 
 MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
-                                           smollm3, phi3, qwen35, qwen35moe, gpt_oss)}
+                                           smollm3, phi3, phi3_long, qwen35, qwen35moe, gpt_oss)}
 
 
 def likeliest(path, ids):
@@ -324,7 +333,7 @@ def likeliest(path, ids):
 
 def write(name, path, plain):
     """Returns token ids, which do not depend on `plain`."""
-    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss"}.get(name, name)
+    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss", "phi3_long": "phi3"}.get(name, name)
     writer = Writer(path, architecture, sum(name.encode()), plain)
     MODELS[name](writer)
     writer.close()

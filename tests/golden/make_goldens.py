@@ -172,6 +172,14 @@ def phi3(**changes):
     return base("phi3", "Phi3ForCausalLM", **{"pad_token_id": 0, **changes})
 
 
+# A factor for each pair of the six elements of a head of eight that rotate.
+LONGROPE = {
+    "type": "longrope",
+    "long_factor": [1.5, 2.5, 6.0],
+    "short_factor": [1.0, 1.05, 1.3],
+}
+
+
 def hybrid(model_type: str, architecture: str, **changes):
     """Linear attention, attention, linear attention."""
     common = {
@@ -517,6 +525,16 @@ CASES = {
         {"no_rope_layers": [1, 1, 1]},
     ),
     "phi3": (phi3(sliding_window=16), {"n": 48}, {"sliding_window": None}),
+    "phi3-longrope": (
+        phi3(
+            partial_rotary_factor=0.75,
+            max_position_embeddings=64,
+            original_max_position_embeddings=15,
+            rope_scaling=LONGROPE,
+        ),
+        {"n": 48},
+        {"rope_scaling": {**LONGROPE, "long_factor": LONGROPE["short_factor"]}},
+    ),
     # Longer than the 64 positions that transformers computes at once.
     "qwen3-next": (qwen3_next(), {"n": 24}, {"norm_topk_prob": False}),
     "qwen3-next-f32": (
