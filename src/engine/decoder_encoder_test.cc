@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/gguf_golden.h"
 #include "engine/test_host.h"
 
 namespace heddle::engine {
@@ -46,7 +49,7 @@ EncoderGolden read_encoder_golden(const std::string& name) {
   return golden;
 }
 
-/// An engine that has one encoder.
+/// An engine that has one encoder: of the golden ones, or of an absolute path.
 class EncoderEngine {
  public:
   EncoderEngine(const std::string& name,
@@ -181,6 +184,62 @@ INSTANTIATE_TEST_SUITE_P(Encoders,
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+/// tests/golden/make_gguf_encoder.py wrote the file and what llama.cpp says of it.
+class EncoderFileTest : public testing::Test {
+ protected:
+  /// How far vectors of length 1 are off, at most.
+  static double distance(spec::DType dtype, const char* of) {
+    const std::filesystem::path folder = golden_directory() / "gguf";
+    const std::string text = read_text(folder / "bert.json", 1U << 20U).value();
+    const spec::Json json = spec::parse_json(text, "bert.json").value();
+    const auto& wanted = *json.find(of)->as<spec::Json::Array>();
+    std::vector<SequenceStart> texts;
+    for (const spec::Json& ids : *json.find("ids")->as<spec::Json::Array>()) {
+      std::vector<TokenId> tokens;
+      for (const spec::Json& id : *ids.as<spec::Json::Array>()) {
+        tokens.push_back(static_cast<TokenId>(*id.as<std::int64_t>()));
+      }
+      texts.push_back(
+          EncoderEngine::text(texts.size() + 1, std::move(tokens), spec::Pooling::kMean));
+    }
+    EncoderEngine rig((folder / "bert.gguf").string(), dtype);
+    const std::vector<std::vector<float>> got = rig.pool(texts);
+    double most = 0.0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      most = std::max(most, apart(got[i], *wanted[i].as<spec::Json::Array>()));
+    }
+    return most;
+  }
+
+ private:
+  static double apart(const std::vector<float>& got, const spec::Json::Array& wanted) {
+    HEDDLE_CHECK(got.size() == wanted.size());
+    double square = 0.0;
+    for (const float x : got) {
+      square += static_cast<double>(x) * static_cast<double>(x);
+    }
+    double most = 0.0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double found = static_cast<double>(got[i]) / std::sqrt(square);
+      most = std::max(most, std::abs(found - number_of(wanted[i])));
+    }
+    return most;
+  }
+};
+
+// llama.cpp looks GELU up in a table of float16.
+TEST_F(EncoderFileTest, NumbersSayWhatLlamaCppSays) {
+  const double found = distance(spec::DType::kF32, "of_numbers");
+  RecordProperty("distance", std::to_string(found * 1e6) + "e-6");
+  EXPECT_LE(found, 2e-4);
+}
+
+TEST_F(EncoderFileTest, BlocksSayNearlyWhatLlamaCppSays) {
+  const double found = distance(spec::DType::kStored, "of_blocks");
+  RecordProperty("distance", std::to_string(found));
+  EXPECT_LE(found, 1e-2);
+}
 
 /// Texts of several lengths out of the golden one, from one token to all.
 std::vector<SequenceStart> some_texts(const std::vector<TokenId>& ids) {

@@ -30,6 +30,7 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"qwen35", kQwen35, "qwen3_5_text"},
     KnownArchitecture{"qwen35moe", kQwen35Moe, "qwen3_5_moe_text"},
     KnownArchitecture{"gpt-oss", kGptOss, "gpt_oss"},
+    KnownArchitecture{"bert", kBert, "bert"},
 };
 constexpr KnownArchitecture kMistralFile{kLlamaName, kMistral, "mistral", true};
 constexpr KnownArchitecture kMixtralFile{kLlamaName, kMixtral, "mixtral", true};

@@ -16,6 +16,10 @@ struct KnownArchitecture {
   bool interleaved = false;       ///< Of the rows of q and k.
 };
 
+/// What else serves a file that is not built in, for messages.
+inline constexpr std::string_view kElsewhere =
+    "llama-server serves such files: give the model `engine: llama-server`";
+
 /// The key of how many layers guess further tokens, behind those of the model itself, which
 /// `block_count` counts with them.
 inline constexpr std::string_view kPredictingLayers = "nextn_predict_layers";

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "gguf/architecture.h"
+#include "gguf/gguf_encoder.h"
 #include "gguf/metadata_fields.h"
 #include "gguf/tensor_names.h"
 #include "spec/block_panels.h"
@@ -25,9 +26,6 @@ namespace {
 
 using spec::Architecture;
 using spec::JsonWriter;
-
-constexpr std::string_view kInstead =
-    "llama-server serves such files: give the model `engine: llama-server`";
 
 /// Rotary scaling of Llama 3.
 struct Llama3Scaling {
@@ -106,7 +104,7 @@ class ConfigWriter {
     known_ = find_architecture(file_);
     if (known_ == nullptr) {
       fields_.reject("general.architecture",
-                     fmt::format("built in are {}; {}", known_architectures(), kInstead),
+                     fmt::format("built in are {}; {}", known_architectures(), kElsewhere),
                      Code::kInvalidArgument);
       return fields_.status().error();
     }
@@ -139,7 +137,7 @@ class ConfigWriter {
     return fmt::format("{}.{}", known_->name, name);
   }
   void refuse(std::string_view name, std::string_view what) {
-    fields_.reject(key(name), fmt::format("{}; {}", what, kInstead), Code::kInvalidArgument);
+    fields_.reject(key(name), fmt::format("{}; {}", what, kElsewhere), Code::kInvalidArgument);
   }
 
   void write_dimensions() {
@@ -413,7 +411,7 @@ class ConfigWriter {
                        "heads of {}; {}",
                        file_.name,
                        head_dim_,
-                       kInstead)});
+                       kElsewhere)});
     }
     json_.key("rope_scaling").begin_object().key("rope_type").string("llama3");
     json_.key("factor").number(scaling->factor);
@@ -447,7 +445,7 @@ class ConfigWriter {
 
 /// ModelSpec::formats of a model of so many layers. A tensor that is missing is somebody else's to
 /// complain of.
-std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
+std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers, bool encoder) {
   using spec::Matrix;
   constexpr std::array kNames = {std::pair{Matrix::kQ, "attn_q"},
                                  std::pair{Matrix::kK, "attn_k"},
@@ -477,7 +475,9 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
       formats[spec::format_index(matrix, layer)] = found->second;
     }
   };
-  set(Matrix::kEmbedding, 0, "token_embd.weight");
+  if (!encoder) {  // Whose table of words is looked up beside others, as plain numbers.
+    set(Matrix::kEmbedding, 0, "token_embd.weight");
+  }
   set(Matrix::kHead, 0, "output.weight");
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     // Where gates and ups are one, that is called as ups are elsewhere.
@@ -493,6 +493,10 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers) {
 }  // namespace
 
 Result<std::string> config_json(const GgufFile& file) {
+  const KnownArchitecture* known = find_architecture(file);
+  if (known != nullptr && known->family == Architecture::kBert) {
+    return encoder_config_json(file);
+  }
   return ConfigWriter(file).write();
 }
 
@@ -553,7 +557,7 @@ Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   }
   auto model = spec::parse_model_config(*json, file.name + " (as config.json)");
   if (model) {
-    model->formats = formats_of(file, model->layers);
+    model->formats = formats_of(file, model->layers, spec::is_encoder(*model));
     model->linear.tiled = spec::has_states(*model);
   }
   return model;

@@ -25,12 +25,14 @@ namespace heddle::gguf {
 /// | gemma2, gemma3 | Gemma2ForCausalLM, Gemma3ForCausalLM | as in a directory |
 /// | olmo2, phi3 | Olmo2ForCausalLM, Phi3ForCausalLM | as in a directory |
 /// | granite, smollm3 | GraniteForCausalLM, SmolLM3ForCausalLM | interleaved |
+/// | bert | BertModel, see gguf_encoder.h | as in a directory |
 ///
 /// The vocabulary is as large as `token_embd.weight` has rows. Embeddings are tied where there is
-/// no `output.weight`. Rotary scaling is by `rope.scaling.*` (linear, yarn) or, as llama3, by the
-/// factors of `rope_freqs.weight`, which are read from the file. kCorrupt, naming the key, for one
+/// no `output.weight`. Rotary scaling is by `rope.scaling.*` (linear, yarn), by the factors of
+/// `rope_factors_long.weight` and `..._short.weight` (longrope) or, as llama3, by those of
+/// `rope_freqs.weight`, which are read from the file. kCorrupt, naming the key, for one
 /// that is missing or of a wrong type; kInvalidArgument, saying what serves it instead, for an
-/// architecture that is not built in, longrope, and heads that do not rotate whole.
+/// architecture that is not built in, and heads that rotate in part where the family's do not.
 [[nodiscard]] Result<std::string> config_json(const GgufFile& file);
 
 /// What the keys `general.sampling.*` suggest for requests, as a generation_config.json. For those

@@ -367,7 +367,7 @@ TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
                "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, "
-               "qwen35moe, gpt-oss; llama-server serves such files: give the model `engine: "
+               "qwen35moe, gpt-oss, bert; llama-server serves such files: give the model `engine: "
                "llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),
               HasSubstr("key \"qwen2.expert_count\" is 8; qwen2 with experts is not built in"));

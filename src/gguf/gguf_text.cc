@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -10,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "gguf/architecture.h"
+#include "gguf/gguf_encoder.h"
 #include "gguf/gguf_model.h"
 #include "gguf/metadata_fields.h"
 #include "gguf/pre_tokenizers.h"
@@ -21,8 +24,6 @@ namespace {
 using spec::JsonWriter;
 
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
-constexpr std::string_view kTokenInstead =
-    "llama-server serves such files: give the model `engine: llama-server`";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, a space to SentencePiece.
 
@@ -122,9 +123,11 @@ class TokenizerWriter {
       files["tokenizer.json"] = byte_level();
     } else if (fields_.ok() && kind == "llama") {
       files["tokenizer.json"] = with_fallback();
+    } else if (fields_.ok() && kind == "bert") {
+      files["tokenizer.json"] = word_pieces();
     } else {
       fields_.reject("tokenizer.ggml.model",
-                     fmt::format("built in are gpt2 and llama; {}", kTokenInstead),
+                     fmt::format("built in are gpt2, llama and bert; {}", kElsewhere),
                      Code::kInvalidArgument);
     }
     files["tokenizer_config.json"] = config();
@@ -222,7 +225,7 @@ class TokenizerWriter {
     const Array* merges = fields_.texts("tokenizer.ggml.merges");
     if (cuts == nullptr) {
       fields_.reject(kPre,
-                     fmt::format("known are {}; {}", known_pre_tokenizers(), kTokenInstead),
+                     fmt::format("known are {}; {}", known_pre_tokenizers(), kElsewhere),
                      Code::kInvalidArgument);
     }
     if (merges == nullptr) {
@@ -280,6 +283,95 @@ class TokenizerWriter {
     Merges(*tokens_, types_, scores->numbers).write(json_);
     json_.end_object().end_object();
     return std::move(json_).take();
+  }
+
+  /// A piece as BERT's own files call it. Conversion marks the pieces that begin a word in place of
+  /// those that do not, and leaves "[CLS]" and its like as they are.
+  [[nodiscard]] static std::string piece_of(const std::string& token) {
+    if (token.size() > kSpace.size() && token.starts_with(kSpace)) {
+      return token.substr(kSpace.size());
+    }
+    return token.starts_with("[") && token.ends_with("]") ? token : "##" + token;
+  }
+
+  /// The id of the first key that is there, or else of the token itself.
+  std::int64_t id_of(std::initializer_list<std::string_view> keys, std::string_view token) {
+    for (const std::string_view name : keys) {
+      const std::string key = fmt::format("tokenizer.ggml.{}", name);
+      if (fields_.has(key)) {
+        return token_of(name) ? fields_.integer(key) : 0;
+      }
+    }
+    const auto found = std::ranges::find(*tokens_, token);
+    if (found == tokens_->end()) {
+      fields_.reject(kTokens, fmt::format("there is no \"{}\"", token));
+      return 0;
+    }
+    return found - tokens_->begin();
+  }
+
+  /// BERT's, whose texts lose case and accents, as llama.cpp has it for all such files.
+  std::string word_pieces() {
+    const std::int64_t unknown = id_of({"unknown_token_id"}, "[UNK]");
+    const std::int64_t first = id_of({"cls_token_id", "bos_token_id"}, "[CLS]");
+    const std::int64_t last =
+        id_of({"seperator_token_id", "separator_token_id", "eos_token_id"}, "[SEP]");
+    if (!fields_.ok()) {
+      return "";
+    }
+    const auto token = [this](std::int64_t id) { return (*tokens_)[static_cast<std::size_t>(id)]; };
+    json_.begin_object().key("version").string("1.0");
+    json_.key("truncation").null().key("padding").null();
+    write_added();
+    json_.key("normalizer")
+        .json(R"({"type":"BertNormalizer","clean_text":true,)"
+              R"("handle_chinese_chars":true,"strip_accents":true,)"
+              R"("lowercase":true})");
+    json_.key("pre_tokenizer").json(R"({"type":"BertPreTokenizer"})");
+    write_template(token(first), first, token(last), last);
+    json_.key("decoder").json(R"({"type":"WordPiece","prefix":"##","cleanup":true})");
+    json_.key("model").begin_object().key("type").string("WordPiece");
+    json_.key("unk_token").string(token(unknown));
+    json_.key("continuing_subword_prefix")
+        .string("##")
+        .key("max_input_chars_per_word")
+        .integer(100);
+    json_.key("vocab").begin_object();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      json_.key(piece_of((*tokens_)[id])).integer(id);
+    }
+    json_.end_object().end_object().end_object();
+    return std::move(json_).take();
+  }
+
+  /// What stands around a text, and around two: [CLS] A [SEP] B [SEP], B being of type 1.
+  void write_template(const std::string& first,
+                      std::int64_t first_id,
+                      const std::string& last,
+                      std::int64_t last_id) {
+    const auto part = [this](std::string_view kind, const std::string& id, int type) {
+      json_.begin_object().key(kind).begin_object().key("id").string(id);
+      json_.key("type_id").integer(type).end_object().end_object();
+    };
+    json_.key("post_processor").begin_object().key("type").string("TemplateProcessing");
+    for (const bool pair : {false, true}) {
+      json_.key(pair ? "pair" : "single").begin_array();
+      part("SpecialToken", first, 0);
+      part("Sequence", "A", 0);
+      part("SpecialToken", last, 0);
+      if (pair) {
+        part("Sequence", "B", 1);
+        part("SpecialToken", last, 1);
+      }
+      json_.end_array();
+    }
+    json_.key("special_tokens").begin_object();
+    for (const auto& [token, id] : {std::pair(first, first_id), std::pair(last, last_id)}) {
+      json_.key(token).begin_object().key("id").string(token).key("ids").begin_array();
+      json_.integer(id).end_array().key("tokens").begin_array().string(token).end_array();
+      json_.end_object();
+    }
+    json_.end_object().end_object();
   }
 
   /// The token that a key names.
@@ -365,6 +457,11 @@ Result<TextFiles> text_files(const std::filesystem::path& path) {
   if (files) {
     (*files)["config.json"] = std::move(*config);
     (*files)["generation_config.json"] = generation_config_json(*file);
+    auto sentences = sentence_files(*file);
+    if (!sentences) {
+      return sentences.error();
+    }
+    files->merge(*sentences);
   }
   return files;
 }

@@ -19,7 +19,8 @@ using TextFiles = std::map<std::string, std::string, std::less<>>;
 /// | --- | --- |
 /// | gpt2 | byte-level BPE of `tokens` and `merges`, split as `tokenizer.ggml.pre` says
 /// (pre_tokenizers.h) | | llama | BPE with byte fallback, its merges all pairs of tokens that make
-/// a token, best `scores` first, as transformers makes them of SentencePiece |
+/// a token, best `scores` first, as transformers makes them of SentencePiece | | bert | WordPiece
+/// of texts without case and accents, between [CLS] and [SEP] |
 ///
 /// Tokens of type control are special, those and user-defined ones are found in text as they are.
 /// kCorrupt, naming the key, for what contradicts itself; kInvalidArgument for a tokenizer that is
@@ -27,7 +28,7 @@ using TextFiles = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] Result<TextFiles> tokenizer_files(const GgufFile& file);
 
 /// All text files of the model directory that the file of this name stands for: those, config.json
-/// and generation_config.json.
+/// generation_config.json, and those of sentence-transformers (gguf_encoder.h).
 [[nodiscard]] Result<TextFiles> text_files(const std::filesystem::path& path);
 
 }  // namespace heddle::gguf

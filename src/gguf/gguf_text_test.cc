@@ -128,7 +128,7 @@ TEST_F(GgufTextTest, SaysWhatIsNotBuiltIn) {
   TestGguf file = small_model();
   file.text("tokenizer.ggml.model", "t5").texts("tokenizer.ggml.tokens", {"a"});
   EXPECT_THAT(fault(file),
-              HasSubstr("key \"tokenizer.ggml.model\" is \"t5\"; built in are gpt2 and llama; "
+              HasSubstr("key \"tokenizer.ggml.model\" is \"t5\"; built in are gpt2, llama and bert; "
                         "llama-server serves"));
   file = small_model();
   file.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "viking");

@@ -24,10 +24,17 @@ struct NamePair {
 };
 constexpr std::string_view kFileLayer = "blk.";
 constexpr std::string_view kDirectoryLayer = "model.layers.";
+constexpr std::string_view kEncoderLayer = "encoder.layer.";
 constexpr std::array kModelNames = {
     NamePair{"token_embd", "model.embed_tokens"},
     NamePair{"output_norm", "model.norm"},
     NamePair{"output", "lm_head"},
+};
+constexpr std::array kEncoderModelNames = {
+    NamePair{"token_embd", "embeddings.word_embeddings"},
+    NamePair{"position_embd", "embeddings.position_embeddings"},
+    NamePair{"token_types", "embeddings.token_type_embeddings"},
+    NamePair{"token_embd_norm", "embeddings.LayerNorm"},
 };
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},
@@ -80,6 +87,16 @@ constexpr std::array kHybridNames = {
     NamePair{"ssm_norm", "linear_attn.norm"},
     NamePair{"ssm_out", "linear_attn.out_proj"},
 };
+constexpr std::array kEncoderNames = {
+    NamePair{"attn_q", "attention.self.query"},
+    NamePair{"attn_k", "attention.self.key"},
+    NamePair{"attn_v", "attention.self.value"},
+    NamePair{"attn_output", "attention.output.dense"},
+    NamePair{"attn_output_norm", "attention.output.LayerNorm"},
+    NamePair{"ffn_up", "intermediate.dense"},
+    NamePair{"ffn_down", "output.dense"},
+    NamePair{"layer_output_norm", "output.LayerNorm"},
+};
 // Of which another end is called otherwise.
 constexpr std::array kWholeNames = {
     NamePair{"ssm_a", "linear_attn.A_log"},
@@ -105,9 +122,20 @@ std::span<const NamePair> own_names(Architecture architecture) {
       return kHybridNames;
     case Architecture::kGptOss:
       return kGptOssNames;
+    case Architecture::kBert:
+      return kEncoderNames;
     default:
       return {};
   }
+}
+
+std::span<const NamePair> model_names(Architecture architecture) {
+  return architecture == Architecture::kBert ? std::span<const NamePair>(kEncoderModelNames)
+                                             : kModelNames;
+}
+
+std::string_view directory_layer(Architecture architecture) {
+  return architecture == Architecture::kBert ? kEncoderLayer : kDirectoryLayer;
 }
 
 bool is_number(std::string_view text) {
@@ -159,7 +187,7 @@ std::optional<std::string> renamed(std::string_view name,
 
 std::string translated(std::string_view name, Architecture architecture, const Translation& way) {
   if (!name.starts_with(way.layer_from)) {
-    return renamed(name, kModelNames, way).value_or(std::string(name));
+    return renamed(name, model_names(architecture), way).value_or(std::string(name));
   }
   const std::string_view part = name.substr(way.layer_from.size());
   const auto dot = part.find('.');
@@ -202,7 +230,7 @@ std::string directory_name(std::string_view tensor,
   return translated(tensor,
                     architecture,
                     {.layer_from = kFileLayer,
-                     .layer_to = kDirectoryLayer,
+                     .layer_to = directory_layer(architecture),
                      .from = &NamePair::file,
                      .to = &NamePair::directory,
                      .expert = expert});
@@ -211,7 +239,7 @@ std::string directory_name(std::string_view tensor,
 std::string tensor_name(std::string_view directory, Architecture architecture) {
   return translated(directory,
                     architecture,
-                    {.layer_from = kDirectoryLayer,
+                    {.layer_from = directory_layer(architecture),
                      .layer_to = kFileLayer,
                      .from = &NamePair::directory,
                      .to = &NamePair::file});

@@ -1,0 +1,95 @@
+#include "gguf/gguf_encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/test_directory.h"
+#include "gguf/gguf_model.h"
+#include "gguf/gguf_text.h"
+#include "gguf/test_gguf.h"
+#include "spec/operations.h"
+
+namespace heddle::gguf {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class GgufEncoderTest : public testing::Test {
+ protected:
+  /// A file of the architecture "bert" with eight pieces of words.
+  static TestGguf encoder() {
+    TestGguf file;
+    file.text("general.architecture", "bert")
+        .u32("bert.embedding_length", 16)
+        .u32("bert.attention.head_count", 4)
+        .u32("bert.block_count", 2)
+        .u32("bert.feed_forward_length", 24)
+        .u32("bert.context_length", 12)
+        .f32("bert.attention.layer_norm_epsilon", 1e-6F)
+        .text("tokenizer.ggml.model", "bert")
+        .texts("tokenizer.ggml.tokens",
+               {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581loom", "s", "\u2581a", "[x"})
+        .zeros("token_embd.weight", {16, 8})
+        .zeros("position_embd.weight", {16, 14})
+        .zeros("token_types.weight", {16, 2});
+    return file;
+  }
+  GgufFile opened(const TestGguf& file) {
+    write_text(directory_.path() / "m.gguf", file.bytes());
+    return GgufFile::open(directory_.path() / "m.gguf", Keep::kAll).value();
+  }
+  Result<TextFiles> texts(const TestGguf& file) {
+    write_text(directory_.path() / "m.gguf", file.bytes());
+    return text_files(directory_.path() / "m.gguf");
+  }
+  std::string fault(const TestGguf& file) {
+    const Result<TextFiles> read = texts(file);
+    return read ? "" : read.error().message;
+  }
+
+  TempDirectory directory_{};
+};
+
+TEST_F(GgufEncoderTest, IsABertModelAsLargeAsItsTables) {
+  const spec::ModelSpec model = model_spec(opened(encoder())).value();
+  EXPECT_EQ(model.architecture, spec::Architecture::kBert);
+  EXPECT_TRUE(spec::is_encoder(model));
+  EXPECT_EQ(model.vocab, 8);
+  EXPECT_EQ(model.max_position, 14);
+  EXPECT_EQ(model.encoder.types, 2);
+  EXPECT_EQ(model.intermediate, 24);
+  EXPECT_FLOAT_EQ(static_cast<float>(model.rms_eps), 1e-6F);
+  EXPECT_THAT(fault(encoder().flag("bert.attention.causal", true)),
+              HasSubstr("key \"bert.attention.causal\" is true; only encoders are built in"));
+  EXPECT_THAT(fault(encoder().zeros("cls.weight", {16, 16})),
+              HasSubstr("its \"cls\" tensors score texts; of GGUF files only encoders"));
+}
+
+TEST_F(GgufEncoderTest, SaysHowTextsBecomeVectors) {
+  const auto pooling = [this](std::uint32_t type) {
+    return texts(encoder().u32("bert.pooling_type", type)).value().at("1_Pooling/config.json");
+  };
+  EXPECT_THAT(pooling(1), HasSubstr("\"mean\""));
+  EXPECT_THAT(pooling(2), HasSubstr("\"cls\""));
+  EXPECT_THAT(pooling(3), HasSubstr("\"lasttoken\""));
+  const TextFiles silent = texts(encoder()).value();
+  EXPECT_FALSE(silent.contains("1_Pooling/config.json"));
+  EXPECT_THAT(silent.at("modules.json"), HasSubstr("Normalize"));
+  EXPECT_THAT(silent.at("sentence_bert_config.json"), HasSubstr("12"));
+  EXPECT_THAT(fault(encoder().u32("bert.pooling_type", 4)),
+              HasSubstr("key \"bert.pooling_type\" is 4; built in are 1 (mean), 2 (cls) and 3"));
+  EXPECT_FALSE(texts(small_model().u32("llama.pooling_type", 1)).has_value()) << "no tokenizer";
+}
+
+TEST_F(GgufEncoderTest, MarksPiecesAsBertDoes) {
+  const std::string json = texts(encoder()).value().at("tokenizer.json");
+  EXPECT_THAT(json, HasSubstr(R"("[CLS]":2,"[SEP]":3,"loom":4,"##s":5,"a":6,"##[x":7)"));
+  EXPECT_THAT(json, HasSubstr(R"("single":[{"SpecialToken":{"id":"[CLS]","type_id":0}})"));
+  EXPECT_THAT(json, Not(HasSubstr("\u2581")));
+  EXPECT_THAT(fault(encoder().u32("tokenizer.ggml.cls_token_id", 8)),
+              HasSubstr("key \"tokenizer.ggml.cls_token_id\" is 8; tokens are 0 to 7"));
+}
+
+}  // namespace
+}  // namespace heddle::gguf
