@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "gguf/blocks.h"
+#include "gguf/gguf_encoder.h"
 #include "gguf/gguf_model.h"
 #include "gguf/pre_tokenizers.h"
 
@@ -30,6 +31,9 @@ Result<void> check_built_in(const GgufFile& file) {
   if (const auto spec = model_spec(file); !spec) {
     return spec.error();
   }
+  if (const auto sentences = sentence_files(file); !sentences) {
+    return sentences.error();
+  }
   for (const Tensor& tensor : file.tensors) {
     const BlockShape shape = block_shape(tensor.type);
     if (!shape.decodes) {
@@ -38,7 +42,7 @@ Result<void> check_built_in(const GgufFile& file) {
   }
   const std::string_view kind = text_of(file, "tokenizer.ggml.model");
   const std::string_view cut = text_of(file, "tokenizer.ggml.pre");
-  if (kind != "llama" && kind != "gpt2") {
+  if (kind != "llama" && kind != "gpt2" && kind != "bert") {
     return refusal(file, fmt::format("key \"tokenizer.ggml.model\" is \"{}\"", kind));
   }
   if (kind == "gpt2" && !cut.empty() && find_pre_tokenizer(cut) == nullptr) {

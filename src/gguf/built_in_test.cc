@@ -30,6 +30,23 @@ TEST(BuiltIn, WhatAllPartsOfAreKnownIsServed) {
                           .text("tokenizer.ggml.pre", "qwen2")));
 }
 
+TEST(BuiltIn, AnEncoderIsButForWaysOfPooling) {
+  const auto encoder = [](std::uint32_t pooling) {
+    TestGguf file;
+    file.text("general.architecture", "bert").text("tokenizer.ggml.model", "bert");
+    for (const char* key : {"embedding_length", "block_count", "feed_forward_length"}) {
+      file.u32(std::string("bert.") + key, 2);
+    }
+    for (const char* table : {"token_embd", "position_embd", "token_types"}) {
+      file.zeros(std::string(table) + ".weight", {2, 4});
+    }
+    return said_of(file.u32("bert.attention.head_count", 1).u32("bert.pooling_type", pooling));
+  };
+  EXPECT_TRUE(encoder(1)) << encoder(1).error().message;
+  ASSERT_FALSE(encoder(4));
+  EXPECT_THAT(encoder(4).error().message, HasSubstr("bert.pooling_type"));
+}
+
 TEST(BuiltIn, WhatIsNotIsNamed) {
   const auto architecture = said_of(small_model("mamba").text("tokenizer.ggml.model", "gpt2"));
   ASSERT_FALSE(architecture);

@@ -44,6 +44,19 @@ TEST(TensorNames, GoBothWays) {
   }
 }
 
+TEST(TensorNames, OfEncodersAreBerts) {
+  expect_both_ways(
+      kBert,
+      {{"token_embd.weight", "embeddings.word_embeddings.weight"},
+       {"position_embd.weight", "embeddings.position_embeddings.weight"},
+       {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+       {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
+       {"blk.2.attn_q.bias", "encoder.layer.2.attention.self.query.bias"},
+       {"blk.2.attn_output_norm.bias", "encoder.layer.2.attention.output.LayerNorm.bias"},
+       {"blk.11.ffn_up.weight", "encoder.layer.11.intermediate.dense.weight"},
+       {"blk.0.layer_output_norm.weight", "encoder.layer.0.output.LayerNorm.weight"}});
+}
+
 TEST(TensorNames, OfLinearAttentionAreThoseOfStateSpaces) {
   expect_both_ways(
       kQwen35,

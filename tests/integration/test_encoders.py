@@ -7,10 +7,14 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
 
 import pytest
 import server as heddle
 from goldens import GOLDENS, with_words
+
+sys.path.insert(0, str(heddle.ROOT / "tests/engines"))
+import gguf  # noqa: E402: tests/engines/gguf.py
 
 REAL = json.loads((GOLDENS / "minilm/golden.json").read_text())
 MINILM = pathlib.Path(os.environ.get("HEDDLE_MINILM", heddle.ROOT / "build/minilm/model"))
@@ -157,3 +161,75 @@ def test_minilm_gives_what_it_gives_in_float64(dtype, most):
         for row, got in zip(REAL, answer["data"], strict=True):
             assert server.call("/tokenize", {"model": "minilm", "prompt": row["text"]})[2]["tokens"] == row["tokens"]
             assert near(got["embedding"], row["embedding"], most)
+
+
+def as_gguf(folder, path):
+    """A BERT of float32 as llama.cpp's conversion writes it."""
+    config = json.loads((folder / "config.json").read_text())
+    words = (folder / "vocab.txt").read_text().splitlines()
+    special = {word for word in words if word.startswith("[") and word.endswith("]")}
+    pieces = [word if word in special else word[2:] if word.startswith("##") else f"\u2581{word}" for word in words]
+    ids = {"unknown": "[UNK]", "seperator": "[SEP]", "cls": "[CLS]", "padding": "[PAD]"}
+    sizes = {
+        "embedding_length": "hidden_size",
+        "block_count": "num_hidden_layers",
+        "feed_forward_length": "intermediate_size",
+        "attention.head_count": "num_attention_heads",
+        "context_length": "max_position_embeddings",
+    }
+    rows = [
+        gguf.entry("general.architecture", gguf.STRING, "bert"),
+        *(gguf.entry(f"bert.{key}", gguf.U32, config[name]) for key, name in sizes.items()),
+        gguf.entry("bert.attention.layer_norm_epsilon", gguf.FLOAT, config["layer_norm_eps"]),
+        gguf.entry("bert.attention.causal", gguf.BOOL, False),
+        gguf.entry("bert.pooling_type", gguf.U32, 1),
+        gguf.entry("tokenizer.ggml.model", gguf.STRING, "bert"),
+        gguf.entries("tokenizer.ggml.tokens", gguf.STRING, pieces),
+        *(gguf.entry(f"tokenizer.ggml.{key}_token_id", gguf.U32, words.index(word)) for key, word in ids.items()),
+    ]
+    names = {
+        "embeddings.word_embeddings": "token_embd",
+        "embeddings.position_embeddings": "position_embd",
+        "embeddings.token_type_embeddings": "token_types",
+        "embeddings.LayerNorm": "token_embd_norm",
+        "attention.self.query": "attn_q",
+        "attention.self.key": "attn_k",
+        "attention.self.value": "attn_v",
+        "attention.output.dense": "attn_output",
+        "attention.output.LayerNorm": "attn_output_norm",
+        "intermediate.dense": "ffn_up",
+        "output.dense": "ffn_down",
+        "output.LayerNorm": "layer_output_norm",
+    }
+    raw = (folder / "model.safetensors").read_bytes()
+    end = 8 + struct.unpack("<Q", raw[:8])[0]
+    infos, data = [], bytearray()
+    for tensor, about in json.loads(raw[8:end]).items():
+        stem, _, part = tensor.rpartition(".")
+        _, _, layered = stem.partition("encoder.layer.")
+        layer, _, inner = layered.partition(".")
+        if (inner or stem) not in names:
+            continue  # The pooler, which no vector needs.
+        name = f"blk.{layer}.{names[inner]}.{part}" if layered else f"{names[stem]}.{part}"
+        begin, stop = about["data_offsets"]
+        shape = list(reversed(about["shape"]))
+        infos.append(gguf.text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, gguf.F32, len(data)))
+        data += raw[end + begin : end + stop]
+        data += bytes(-len(data) % gguf.ALIGNMENT)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(rows)) + b"".join(rows) + b"".join(infos)
+    path.write_bytes(head + bytes(-len(head) % gguf.ALIGNMENT) + data)
+
+
+@needs_minilm
+def test_minilm_of_a_gguf_file_gives_the_same(tmp_path):
+    path = tmp_path / "minilm.gguf"
+    as_gguf(MINILM, path)
+    text = (
+        "listen: 127.0.0.1:0\nhost: {memory: 160MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 240MiB}]\n"
+        f"models:\n  minilm: {{path: {path}, dtype: float32}}\n"
+    )
+    with heddle.Server(text) as server:
+        answer = ask(server, "/v1/embeddings", model="minilm", input=[row["text"] for row in REAL])
+        for row, got in zip(REAL, answer["data"], strict=True):
+            assert server.call("/tokenize", {"model": "minilm", "prompt": row["text"]})[2]["tokens"] == row["tokens"]
+            assert near(got["embedding"], row["embedding"], 1e-6)
