@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "gguf/gguf_encoder.h"
 #include "gguf/gguf_model.h"
 #include "gguf/gguf_text.h"
 #include "gguf/header.h"
@@ -34,8 +35,8 @@ void check_tensors(const gguf::Header& header, std::uint64_t size) {
 }
 
 void check_texts(gguf::GgufFile file) {
-  // Its numbers would be read from a file, and there is none.
-  std::erase_if(file.tensors, [](const gguf::Tensor& t) { return t.name == "rope_freqs.weight"; });
+  // Their numbers would be read from a file, and there is none.
+  std::erase_if(file.tensors, [](const gguf::Tensor& t) { return t.name.starts_with("rope_f"); });
   for (const gguf::DirectoryTensor& tensor : gguf::directory_tensors(file)) {
     HEDDLE_CHECK(tensor.stored.bytes <= file.tensor(tensor.stored.name)->bytes);
   }
@@ -43,9 +44,11 @@ void check_texts(gguf::GgufFile file) {
     HEDDLE_CHECK(model->head_dim > 0 && model->vocab > 0);
   }
   HEDDLE_CHECK(heddle::spec::parse_json(gguf::generation_config_json(file), "g").has_value());
-  if (const auto texts = gguf::tokenizer_files(file)) {
-    for (const auto& [name, text] : *texts) {
-      HEDDLE_CHECK(heddle::spec::parse_json(text, name).has_value());
+  for (const auto& texts : {gguf::tokenizer_files(file), gguf::sentence_files(file)}) {
+    if (texts) {
+      for (const auto& [name, text] : *texts) {
+        HEDDLE_CHECK(heddle::spec::parse_json(text, name).has_value());
+      }
     }
   }
 }

@@ -18,7 +18,7 @@ using testing::Not;
 class GgufEncoderTest : public testing::Test {
  protected:
   /// A file of the architecture "bert" with eight pieces of words.
-  static TestGguf encoder() {
+  static TestGguf encoder(const char* sixth = "s", const char* seventh = "\u2581a") {
     TestGguf file;
     file.text("general.architecture", "bert")
         .u32("bert.embedding_length", 16)
@@ -29,7 +29,7 @@ class GgufEncoderTest : public testing::Test {
         .f32("bert.attention.layer_norm_epsilon", 1e-6F)
         .text("tokenizer.ggml.model", "bert")
         .texts("tokenizer.ggml.tokens",
-               {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581loom", "s", "\u2581a", "[x"})
+               {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581loom", sixth, seventh, "[x"})
         .zeros("token_embd.weight", {16, 8})
         .zeros("position_embd.weight", {16, 14})
         .zeros("token_types.weight", {16, 2});
@@ -87,6 +87,8 @@ TEST_F(GgufEncoderTest, MarksPiecesAsBertDoes) {
   EXPECT_THAT(json, HasSubstr(R"("[CLS]":2,"[SEP]":3,"loom":4,"##s":5,"a":6,"##[x":7)"));
   EXPECT_THAT(json, HasSubstr(R"("single":[{"SpecialToken":{"id":"[CLS]","type_id":0}})"));
   EXPECT_THAT(json, Not(HasSubstr("\u2581")));
+  TestGguf twice = encoder("a", "\u2581##a");
+  EXPECT_THAT(fault(twice), HasSubstr("tokens 5 and 6 are the same piece"));
   EXPECT_THAT(fault(encoder().u32("tokenizer.ggml.cls_token_id", 8)),
               HasSubstr("key \"tokenizer.ggml.cls_token_id\" is 8; tokens are 0 to 7"));
 }

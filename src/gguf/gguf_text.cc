@@ -310,6 +310,21 @@ class TokenizerWriter {
     return found - tokens_->begin();
   }
 
+  void write_pieces() {
+    std::unordered_map<std::string, std::size_t> ids;
+    json_.key("vocab").begin_object();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      const auto [other, fresh] = ids.emplace(piece_of((*tokens_)[id]), id);
+      if (!fresh) {
+        fields_.reject(kTokens,
+                       fmt::format("tokens {} and {} are the same piece", other->second, id));
+        return;
+      }
+      json_.key(other->first).integer(id);
+    }
+    json_.end_object();
+  }
+
   /// BERT's, whose texts lose case and accents, as llama.cpp has it for all such files.
   std::string word_pieces() {
     const std::int64_t unknown = id_of({"unknown_token_id"}, "[UNK]");
@@ -336,11 +351,11 @@ class TokenizerWriter {
         .string("##")
         .key("max_input_chars_per_word")
         .integer(100);
-    json_.key("vocab").begin_object();
-    for (std::size_t id = 0; id < tokens_->size(); ++id) {
-      json_.key(piece_of((*tokens_)[id])).integer(id);
+    write_pieces();
+    if (!fields_.ok()) {
+      return "";
     }
-    json_.end_object().end_object().end_object();
+    json_.end_object().end_object();
     return std::move(json_).take();
   }
 
