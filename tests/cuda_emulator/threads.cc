@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -52,12 +53,18 @@ struct PendingCopy {
   unsigned valid;
 };
 
+using Product = std::function<void()>;
+
 struct Thread {
   Fiber fiber;
   Dim index{};
   unsigned number = 0;                           ///< Within the block.
   std::vector<std::vector<PendingCopy>> groups;  ///< Committed, oldest first.
   std::vector<PendingCopy> uncommitted;
+  std::vector<std::vector<Product>> product_groups;  ///< Likewise.
+  std::vector<Product> uncommitted_products;
+  bool unseen = false;  ///< Copies have happened that products may not see.
+  bool begun = false;   ///< begin_products() was called.
 };
 
 /// Which lanes of a warp, bit by bit, can run or wait; those that do neither have ended.
@@ -226,6 +233,10 @@ void run_block() {
                     .z = i / machine->block.x / machine->block.y};
     thread.groups.clear();
     thread.uncommitted.clear();
+    thread.product_groups.clear();
+    thread.uncommitted_products.clear();
+    thread.unseen = false;
+    thread.begun = false;
   }
   for (unsigned first = 0; first < machine->thread_count; first += kWarpThreads) {
     const unsigned lanes = std::min(machine->thread_count - first, kWarpThreads);
@@ -346,9 +357,61 @@ void wait_copies(unsigned left) {
     for (const PendingCopy& copy : self.groups.front()) {
       std::memset(copy.target, 0, 16);
       std::memcpy(copy.target, copy.source, copy.valid);
+      self.unseen = true;
     }
     self.groups.erase(self.groups.begin());
   }
+}
+
+void begin_products() {
+  machine->current->begun = true;
+}
+
+void show_copies() {
+  machine->current->unseen = false;
+}
+
+void begin_product(std::function<void()> product) {
+  Thread& self = *machine->current;
+  if (!self.begun) {
+    fail("a product that was not begun");
+  }
+  for (unsigned i = 0; i < machine->thread_count; ++i) {
+    if (machine->threads[i].unseen) {
+      fail("a product may not see what was copied");
+    }
+  }
+  self.uncommitted_products.push_back(std::move(product));
+}
+
+void commit_products() {
+  Thread& self = *machine->current;
+  self.product_groups.push_back(std::move(self.uncommitted_products));
+  self.uncommitted_products.clear();
+}
+
+void wait_products(unsigned left) {
+  Thread& self = *machine->current;
+  while (self.product_groups.size() > left) {
+    const std::vector<Product> group = std::move(self.product_groups.front());
+    self.product_groups.erase(self.product_groups.begin());
+    for (const Product& product : group) {
+      product();
+    }
+  }
+  self.begun = false;
+}
+
+std::uint32_t shared_address(const std::byte* at) {
+  return static_cast<std::uint32_t>(at - (machine->shared_end - kSharedBytesMax));
+}
+
+const std::byte* shared_at(std::uint32_t address) {
+  const std::byte* at = machine->shared_end - kSharedBytesMax + address;
+  if (at < machine->shared || at >= machine->shared_end) {
+    fail("a product of what is not the block's shared memory");
+  }
+  return at;
 }
 
 void fail(const char* what) {
