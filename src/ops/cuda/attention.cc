@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/tunables.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
@@ -128,9 +129,16 @@ std::int64_t wide_blocks_each(bool wgmma) {
 
 /// Whether the device has products of warpgroups, and they are wanted.
 bool wants_wgmma(const device::CudaContext& context) {
-  return tuned(Tuned::kWgmmaAttention) != 0 &&
-         context.attribute(device::kAttributeComputeCapabilityMajor) == 9 &&
-         context.attribute(device::kAttributeComputeCapabilityMinor) == 0;
+  if (tuned(Tuned::kWgmmaAttention) == 0 ||
+      context.attribute(device::kAttributeComputeCapabilityMajor) != 9 ||
+      context.attribute(device::kAttributeComputeCapabilityMinor) != 0) {
+    return false;
+  }
+  [[maybe_unused]] static const bool kTold = [] {
+    log::info("attention of prompts is by wgmma", {{"told_by", "HEDDLE_TUNE_WGMMA_ATTENTION"}});
+    return true;
+  }();
+  return true;
 }
 
 /// Parts to split positions into so that `blocks` become about `wanted`.

@@ -203,41 +203,42 @@ class AttentionFragments {
     }
   }
 
+  /// Whether products times scale_log2 are scores in base 2, and order as they do: the scale is
+  /// then part of an addition that there is anyway.
+  [[nodiscard]] __device__ __forceinline__ bool scales_late() const {
+    return params_.cap_log2 <= 0.0F && params_.scale_log2 > 0.0F;
+  }
+
   /// Of products of the lane's row `half` scores in base 2.
   __device__ __forceinline__ void scale(int half, float (&scores)[kScoreTiles][4]) const {
-    if (params_.cap_log2 > 0.0F) {
-#pragma unroll
-      for (int i = 0; i < kScoreTiles * 2; ++i) {
-        float& score = scores[i / 2][half * 2 + i % 2];
-        score = capped(params_, score);
-      }
-      return;
-    }
 #pragma unroll
     for (int i = 0; i < kScoreTiles * 2; ++i) {
-      scores[i / 2][half * 2 + i % 2] *= params_.scale_log2;
+      float& score = scores[i / 2][half * 2 + i % 2];
+      score = params_.cap_log2 > 0.0F ? capped(params_, score) : score * params_.scale_log2;
     }
   }
 
-  /// Turns scores into weights. The first score of the warp is of position `first`. What was summed
-  /// so far is to be multiplied with `rescale`. Most steps are of positions that all rows attend
-  /// to.
+  /// Turns products into weights. The first of the warp is of position `first`. What was summed so
+  /// far is to be multiplied with `rescale`. Most steps are of positions that all rows attend to.
   __device__ __forceinline__ void weigh(std::int32_t first,
                                         float (&scores)[kScoreTiles][4],
                                         float (&rescale)[2]) {
     const bool edge = first < all_from_ || first + Shape::kWarpStep - 1 > all_to_;
+    const float factor = scales_late() ? params_.scale_log2 : 1.0F;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      scale(half, scores);
+      if (!scales_late()) {
+        scale(half, scores);
+      }
       if (edge) {
         mask(half, first, scores);
       }
-      float max = max_[half];
+      float max = -INFINITY;
 #pragma unroll
       for (int i = 0; i < kScoreTiles * 2; ++i) {
         max = fmaxf(max, scores[i / 2][half * 2 + i % 2]);
       }
-      max = quad_max(max);
+      max = fmaxf(max_[half], quad_max(max) * factor);
       const float base = max == -INFINITY ? 0.0F : max;  // No position of the row's so far.
       rescale[half] = exp2_fast(max_[half] - base);
       max_[half] = max;
@@ -245,7 +246,7 @@ class AttentionFragments {
 #pragma unroll
       for (int i = 0; i < kScoreTiles * 2; ++i) {
         float& score = scores[i / 2][half * 2 + i % 2];
-        score = exp2_fast(score - base);
+        score = exp2_fast(fmaf(score, factor, -base));
         sum += score;
       }
       sum_[half] = fmaf(sum_[half], rescale[half], sum);
