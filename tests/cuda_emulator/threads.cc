@@ -29,6 +29,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackBytes = 128 * 1024;
+/// Of the window of shared memory: what is aligned to more than 16 there is so by the kernel.
+constexpr std::uint32_t kWindowStart = 16;
 
 /// Anonymous memory with a page before it or behind it that faults.
 std::byte* map_guarded(std::size_t bytes, std::size_t guard_at) {
@@ -403,11 +405,11 @@ void wait_products(unsigned left) {
 }
 
 std::uint32_t shared_address(const std::byte* at) {
-  return static_cast<std::uint32_t>(at - (machine->shared_end - kSharedBytesMax));
+  return kWindowStart + static_cast<std::uint32_t>(at - (machine->shared_end - kSharedBytesMax));
 }
 
 const std::byte* shared_at(std::uint32_t address) {
-  const std::byte* at = machine->shared_end - kSharedBytesMax + address;
+  const std::byte* at = machine->shared_end - kSharedBytesMax + address - kWindowStart;
   if (at < machine->shared || at >= machine->shared_end) {
     fail("a product of what is not the block's shared memory");
   }

@@ -88,9 +88,11 @@ class WgmmaAttention : AttentionFragments<Shape> {
                                                const std::byte* from,
                                                std::byte* to) const {
     const std::int64_t* places = places_of(step);
-#pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x); i < Shape::kStep * Shape::kChunks;
-         i += Shape::kThreads) {
+    constexpr int kEach = Shape::kStep * Shape::kChunks / Shape::kThreads;
+    static_assert(kEach * Shape::kThreads == Shape::kStep * Shape::kChunks);
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * Shape::kThreads;
       const int position = i / Shape::kChunks;
       const int chunk = i % Shape::kChunks;
       const std::int64_t place = places[position];
