@@ -159,32 +159,30 @@ class AttentionFragments {
     }
   }
 
-  /// The position of a step that this thread looks up; of the first kStep threads.
+  /// The position of a step that this thread looks up; of the first kStep threads. Past the end the
+  /// last one stands in, which is masked out there: it needs no case of its own.
   __device__ __forceinline__ std::int32_t own_position(std::int32_t step) const {
     static_assert(Shape::kStep <= Shape::kThreads);
-    return tile_.from + step * Shape::kStep + static_cast<std::int32_t>(threadIdx.x);
-  }
-  [[nodiscard]] __device__ __forceinline__ bool has_position(std::int32_t step) const {
-    return threadIdx.x < Shape::kStep && own_position(step) < tile_.to;
+    const std::int32_t position =
+        tile_.from + step * Shape::kStep + static_cast<std::int32_t>(threadIdx.x);
+    return min(position, tile_.to - 1);
   }
 
-  /// The block that the position is in, if there is one.
+  /// The block that the position is in; where the tile has positions.
   __device__ __forceinline__ std::int32_t block_of(std::int32_t step) const {
-    return has_position(step) ? kv_block(params_.kv, tile_.sequence, own_position(step)) : 0;
+    return threadIdx.x < Shape::kStep ? kv_block(params_.kv, tile_.sequence, own_position(step))
+                                      : 0;
   }
 
   __device__ __forceinline__ std::int64_t* places_of(std::int32_t step) const {
     return places_ + step % Shape::kPlaceSteps * Shape::kStep;
   }
 
-  /// Notes down where the position is: bytes from that of block 0; -1 past the end.
+  /// Notes down where the position is: bytes from that of block 0.
   __device__ __forceinline__ void place_step(std::int32_t step, std::int32_t block) {
     if (threadIdx.x < Shape::kStep) {
       places_of(step)[threadIdx.x] =
-          has_position(step)
-              ? kv_offset(
-                    params_.kv, block, own_position(step), static_cast<std::int32_t>(blockIdx.y))
-              : -1;
+          kv_offset(params_.kv, block, own_position(step), static_cast<std::int32_t>(blockIdx.y));
     }
   }
 

@@ -114,11 +114,10 @@ class MmaAttention : AttentionFragments<Shape> {
          i += Shape::kThreads) {
       const int position = i / Shape::kChunks;
       const int chunk = i % Shape::kChunks * 16;
-      const std::int64_t place = places[position];
-      const std::int64_t offset = (place < 0 ? 0 : place) + chunk;
+      const std::int64_t offset = places[position] + chunk;
       const int target = position * Shape::kStride + chunk;
-      copy_async(keys + target, params_.kv.keys + offset, place >= 0);
-      copy_async(values + target, params_.kv.values + offset, place >= 0);
+      copy_async(keys + target, params_.kv.keys + offset, true);
+      copy_async(values + target, params_.kv.values + offset, true);
     }
     copy_async_commit();
   }

@@ -31,10 +31,10 @@ class WgmmaAttention : AttentionFragments<Shape> {
     const std::int32_t steps = (tile_.to - tile_.from + Shape::kStep - 1) / Shape::kStep;
     place_rows();
     load_query([&](int k, const std::uint32_t(&parts)[4]) { keep_query(k, parts); });
-    place_step(0, block_of(0));
-    place_step(1, block_of(1));
-    __syncthreads();
     if (steps > 0) {
+      place_step(0, block_of(0));
+      place_step(1, block_of(1));
+      __syncthreads();
       attend(steps);
     }
     end_sums();
@@ -87,18 +87,18 @@ class WgmmaAttention : AttentionFragments<Shape> {
   __device__ __forceinline__ void begin_copies(std::int32_t step,
                                                const std::byte* from,
                                                std::byte* to) const {
-    const std::int64_t* places = places_of(step);
-    constexpr int kEach = Shape::kStep * Shape::kChunks / Shape::kThreads;
-    static_assert(kEach * Shape::kThreads == Shape::kStep * Shape::kChunks);
+    // A thread has the same 16 bytes of every kEach-th row. These lie one below the other, as atoms
+    // have eight rows.
+    constexpr int kEach = Shape::kThreads / Shape::kChunks;
+    static_assert(kEach % 8 == 0 && Shape::kStep % kEach == 0);
+    const int first = static_cast<int>(threadIdx.x) / Shape::kChunks;
+    const int chunk = static_cast<int>(threadIdx.x) % Shape::kChunks;
+    const std::int64_t* places = places_of(step) + first;
+    from += chunk * 16;
+    to += chunk_at(Shape::kStep, first, chunk);
 #pragma unroll
-    for (int n = 0; n < kEach; ++n) {
-      const int i = static_cast<int>(threadIdx.x) + n * Shape::kThreads;
-      const int position = i / Shape::kChunks;
-      const int chunk = i % Shape::kChunks;
-      const std::int64_t place = places[position];
-      copy_async(to + chunk_at(Shape::kStep, position, chunk),
-                 from + (place < 0 ? 0 : place) + chunk * 16,
-                 place >= 0);
+    for (int row = 0; row < Shape::kStep; row += kEach) {
+      copy_async(to + row * Shape::kLine, from + places[row], true);
     }
   }
 
@@ -132,7 +132,7 @@ class WgmmaAttention : AttentionFragments<Shape> {
     commit_products();
   }
 
-  /// Begins to add the values of a step by weight.
+  /// Begins to add the values of a step by weight, in a group that is open.
   __device__ __forceinline__ void add_values(std::int32_t step,
                                              const std::uint32_t (&weights)[kWeightParts][4]) {
     const std::uint64_t values = matrix_descriptor(
@@ -142,7 +142,6 @@ class WgmmaAttention : AttentionFragments<Shape> {
     for (int k = 0; k < kWeightParts; ++k) {
       multiply_own(out_, weights[k], matrix_after(values, k * 16 * Shape::kLine));
     }
-    commit_products();
   }
 
   __device__ __forceinline__ void attend(std::int32_t steps) {
@@ -153,19 +152,16 @@ class WgmmaAttention : AttentionFragments<Shape> {
     copy_async_commit();
     for (std::int32_t step = 0; step < steps; ++step) {
       meet();
-      if (step + 1 < steps) {
-        begin_copies(step + 1, params_.kv.keys, keys_of(step + 1));
-      }
-      begin_copies(step, params_.kv.values, values_of(step));
-      copy_async_commit();
       const std::int32_t block = block_of(step + 2);  // Comes while the step is computed.
       multiply_keys(step, scores);
       if (step > 0) {
         add_values(step - 1, weights);
-        wait_products<1>();
-      } else {
-        wait_products<0>();
       }
+      commit_products();  // Of nothing at first, so that what is waited for is the same.
+      begin_copies(step + 1, params_.kv.keys, keys_of(step + 1));
+      begin_copies(step, params_.kv.values, values_of(step));
+      copy_async_commit();
+      wait_products<1>();
       settle_sums(scores);
       weigh(tile_.from + step * Shape::kStep, scores, rescale);
       wait_products<0>();
@@ -179,6 +175,7 @@ class WgmmaAttention : AttentionFragments<Shape> {
     }
     meet();
     add_values(steps - 1, weights);
+    commit_products();
     wait_products<0>();
     settle_sums(out_);
   }
