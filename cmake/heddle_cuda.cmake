@@ -7,7 +7,7 @@ set(HEDDLE_NVCC_VERSION_MIN 12.4)
 set(HEDDLE_CUDA_DRIVER_MIN 0)
 # An image runs on all GPUs of its major version, and the driver takes the one that fits: sm_80 on 8.x, sm_90 on 9.x,
 # sm_100 on 10.x. It compiles PTX for what comes later. Files called ..._sm90a.cu have instructions of Hopper's own
-# (wgmma) and are compiled for sm_90a in the place of sm_90; elsewhere their kernels do nothing. Without such
+# (wgmma) and are compiled for sm_90a in the place of sm_90; elsewhere their kernels fail. Without such
 # instructions nvcc 13.0 makes the same code for both.
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)

@@ -8,6 +8,8 @@ __device__ __forceinline__ void attend_wide(const AttentionParams& params) {
   if constexpr (kHasWgmma) {
     using Shape = WgmmaWide<kHeadDim>;
     attend_wgmma<Shape>(params, wide_tile<Shape::kRows, Shape::kStep>(params));
+  } else {
+    lacks_products();
   }
 }
 

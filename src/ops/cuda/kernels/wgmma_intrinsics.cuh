@@ -16,12 +16,18 @@
 
 namespace heddle::ops::cuda {
 
-/// Whether the architecture that is compiled for has them. Where it has not, they do nothing.
+/// Whether the architecture that is compiled for has them. Where it has not, kernels that need them
+/// call lacks_products().
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr bool kHasWgmma = true;
 #else
 constexpr bool kHasWgmma = false;
 #endif
+
+/// Loses the device: a launch that should not have been.
+__device__ __forceinline__ void lacks_products() {
+  __trap();
+}
 
 /// An address of shared memory as descriptors count.
 __device__ __forceinline__ std::uint32_t shared_address(const std::byte* at) {

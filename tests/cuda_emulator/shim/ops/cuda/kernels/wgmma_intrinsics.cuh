@@ -9,6 +9,9 @@
 namespace heddle::ops::cuda {
 
 constexpr bool kHasWgmma = true;
+inline void lacks_products() {
+  ::emulator::fail("a kernel of another GPU");
+}
 
 inline std::uint32_t shared_address(const std::byte* at) {
   return ::emulator::shared_address(at);
