@@ -65,8 +65,9 @@ struct Thread {
   std::vector<PendingCopy> uncommitted;
   std::vector<std::vector<Product>> product_groups;  ///< Likewise.
   std::vector<Product> uncommitted_products;
-  bool unseen = false;  ///< Copies have happened that products may not see.
-  bool begun = false;   ///< begin_products() was called.
+  std::vector<Product> running_products;  ///< The launch may end in the midst of one.
+  bool unseen = false;                    ///< Copies have happened that products may not see.
+  bool begun = false;                     ///< begin_products() was called.
 };
 
 /// Which lanes of a warp, bit by bit, can run or wait; those that do neither have ended.
@@ -375,13 +376,12 @@ void show_copies() {
 
 void begin_product(std::function<void()> product) {
   Thread& self = *machine->current;
-  if (!self.begun) {
-    fail("a product that was not begun");
-  }
-  for (unsigned i = 0; i < machine->thread_count; ++i) {
-    if (machine->threads[i].unseen) {
-      fail("a product may not see what was copied");
-    }
+  const bool unseen = std::any_of(machine->threads.begin(),
+                                  machine->threads.begin() + machine->thread_count,
+                                  [](const Thread& thread) { return thread.unseen; });
+  if (!self.begun || unseen) {
+    product = nullptr;  // This function does not return, and nothing is destroyed.
+    fail(self.begun ? "a product may not see what was copied" : "a product that was not begun");
   }
   self.uncommitted_products.push_back(std::move(product));
 }
@@ -395,9 +395,9 @@ void commit_products() {
 void wait_products(unsigned left) {
   Thread& self = *machine->current;
   while (self.product_groups.size() > left) {
-    const std::vector<Product> group = std::move(self.product_groups.front());
+    self.running_products = std::move(self.product_groups.front());
     self.product_groups.erase(self.product_groups.begin());
-    for (const Product& product : group) {
+    for (const Product& product : self.running_products) {
       product();
     }
   }
