@@ -134,7 +134,7 @@ bool wants_wgmma(const device::CudaContext& context) {
       context.attribute(device::kAttributeComputeCapabilityMinor) != 0) {
     return false;
   }
-  [[maybe_unused]] static const bool kTold = [] {
+  [[maybe_unused]] static const bool told = [] {
     log::info("attention of prompts is by wgmma", {{"told_by", "HEDDLE_TUNE_WGMMA_ATTENTION"}});
     return true;
   }();
