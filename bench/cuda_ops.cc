@@ -4,6 +4,7 @@
 // vendor's data sheet.
 //
 //   cuda_ops            one GPU, the first; needs about 20 GiB of it
+//   cuda_ops prompts    attention of prompts alone
 //   cuda_ops small      shapes that the emulated driver gets through (its times mean nothing)
 #include <algorithm>
 #include <chrono>
@@ -122,19 +123,14 @@ class Bench {
         context_{.stream = *stream_, .kernels = *ops::kernels_for(device::Kind::kCuda)} {}
 
   void run() {
-    std::printf("%s\n", device_->properties().name.c_str());
     for (const Heads& heads : kHeads) {
       for (const std::int64_t context : sizes({512, 4096, 32768}, {40})) {
         for (const std::int64_t batch : sizes({1, 8, 32, 128}, {2})) {
           attend(heads, DType::kBf16, batch, 1, context);
         }
       }
-      for (const std::int64_t context : sizes({0, 8192}, {40})) {
-        for (const std::int64_t tokens : sizes({16, 128, 512, 2048, 8192}, {20})) {
-          attend(heads, DType::kBf16, 1, tokens, context);
-        }
-      }
     }
+    run_prompts();
     attend(kHeads[0], DType::kF32, small_ ? 2 : 8, 1, small_ ? 40 : 4096);
     attend(kHeads[0], DType::kF32, 1, small_ ? 20 : 512, 0);
     for (const std::int64_t tokens : sizes({1, 32, 2048}, {3})) {
@@ -146,6 +142,18 @@ class Bench {
       }
     }
   }
+
+  void run_prompts() {
+    for (const Heads& heads : kHeads) {
+      for (const std::int64_t context : sizes({0, 8192}, {40})) {
+        for (const std::int64_t tokens : sizes({16, 128, 512, 2048, 8192}, {20})) {
+          attend(heads, DType::kBf16, 1, tokens, context);
+        }
+      }
+    }
+  }
+
+  void print_device() const { std::printf("%s\n", device_->properties().name.c_str()); }
 
  private:
   [[nodiscard]] std::vector<std::int64_t> sizes(std::vector<std::int64_t> all,
@@ -385,6 +393,13 @@ class Bench {
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::Bench(argc > 1 && std::string_view(argv[1]) == "small").run();
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  heddle::Bench bench(what == "small");
+  bench.print_device();
+  if (what == "prompts") {
+    bench.run_prompts();
+  } else {
+    bench.run();
+  }
   return 0;
 }

@@ -6,8 +6,9 @@ find_program(HEDDLE_NVCC NAMES nvcc
 set(HEDDLE_NVCC_VERSION_MIN 12.4)
 set(HEDDLE_CUDA_DRIVER_MIN 0)
 # An image runs on all GPUs of its major version, and the driver takes the one that fits: sm_80 on 8.x, sm_90 on 9.x,
-# sm_100 on 10.x. It compiles PTX for what comes later. sm_90a would add nothing: no kernel has an instruction of
-# Hopper's own (wgmma, setmaxnreg), and without one nvcc 13.0 makes the same code for both.
+# sm_100 on 10.x. It compiles PTX for what comes later. Files called ..._sm90a.cu have instructions of Hopper's own
+# (wgmma) and are compiled for sm_90a in the place of sm_90; elsewhere their kernels fail. Without such
+# instructions nvcc 13.0 makes the same code for both.
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)
 set(HEDDLE_CUDA_NAMES "sm_80, sm_90 and later")
@@ -71,11 +72,15 @@ function(heddle_cuda_image target function)
     foreach(file ${ARGN})
       cmake_path(ABSOLUTE_PATH file)
       cmake_path(GET file STEM stem)
+      set(architectures ${HEDDLE_CUDA_ARCHITECTURES})
+      if(stem MATCHES "_sm90a$")
+        list(TRANSFORM architectures REPLACE "arch=compute_90,code=sm_90$" "arch=compute_90a,code=sm_90a")
+      endif()
       set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}.fatbin)
       # What ptxas says of registers and memory is kept beside the image, for tools/kernel_resources.py.
       add_custom_command(OUTPUT ${image} BYPRODUCTS ${image}.ptxas
         COMMAND ${PROJECT_SOURCE_DIR}/cmake/keep_errors.sh ${image}.ptxas
-                ${HEDDLE_NVCC} -Xptxas -v -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
+                ${HEDDLE_NVCC} -Xptxas -v -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${architectures}
                 -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/tests -MD -MF ${image}.d -o ${image} ${file}
         DEPENDS ${file} DEPFILE ${image}.d
         COMMENT "Compiling kernels of ${stem}.cu" VERBATIM)

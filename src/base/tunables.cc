@@ -172,6 +172,13 @@ constexpr std::array kTunables{
             128,
             64,
             "rows of a block of prefill attention, for heads of 64 and 128"},
+    Tunable{Tuned::kWgmmaAttention,
+            "HEDDLE_TUNE_WGMMA_ATTENTION",
+            0,
+            0,
+            1,
+            1,
+            "1: prefill attention by products of warpgroups, on GPUs of 9.0"},
 };
 
 std::optional<std::int64_t> value_of(const Tunable& tunable, std::string_view text) {

@@ -35,6 +35,7 @@ enum class Tuned : std::uint8_t {
   kSkinnyBeforeBlas,
   kSkinnyBlocks,
   kWideRows,
+  kWgmmaAttention,
 };
 
 /// One of them: an integer from `least` to `most` that `step` divides.
@@ -63,7 +64,7 @@ class Tunables {
   }
 
  private:
-  std::array<std::int64_t, 22> values_{};
+  std::array<std::int64_t, 23> values_{};
 };
 
 /// All of them, in the order of Tuned.

@@ -52,6 +52,9 @@ class AttentionTest : public OpTest {
     return cache;
   }
 
+  /// Compares attention of a sequence with the same in double.
+  void agrees_with_double(const Case& c, const Queried& q);
+
   static BatchRows rows_of(const std::vector<std::int32_t>& begin,
                            const std::vector<std::int32_t>& first) {
     return {.begin = vector_of(begin.data(), static_cast<std::int64_t>(begin.size())),
@@ -242,6 +245,27 @@ Reference reference(const Case& c,
   return result;
 }
 
+void AttentionTest::agrees_with_double(const Case& c, const Queried& q) {
+  PagedKvFixture cache = fill(c, {q.length});
+  const std::int64_t d = c.shape.head_dim;
+  const auto query = random(q.fresh * c.heads * d);
+  const Answer answer = run_one(c, cache, 0, q.length - q.fresh, q.fresh, query.data());
+  for (std::int64_t row = 0; row < q.fresh * c.heads; ++row) {
+    const std::int64_t position = q.length - q.fresh + row / c.heads;
+    const Reference expected =
+        reference(c, cache, 0, position, row % c.heads, query.data() + row * d);
+    for (std::int64_t i = 0; i < d; ++i) {
+      ASSERT_NEAR(static_cast<double>(answer.out[static_cast<std::size_t>(row * d + i)]),
+                  expected.out[static_cast<std::size_t>(i)],
+                  bound(c, expected) * expected.value_max)
+          << "length " << q.length << " row " << row << " window " << c.window << " head_dim " << d;
+    }
+    ASSERT_NEAR(static_cast<double>(answer.lse[static_cast<std::size_t>(row)]),
+                expected.lse,
+                bound(c, expected));
+  }
+}
+
 /// What keys and values may be; on `cpus` int8 as well.
 std::vector<DType> cached_types(bool cpus) {
   return cpus ? std::vector{DType::kF32, DType::kBf16, DType::kI8}
@@ -291,25 +315,23 @@ TEST_F(AttentionTest, AgreesWithDouble) {
                             Queried{40, 40},
                             Queried{83, 9},
                             Queried{290, 21}}) {
-      PagedKvFixture cache = fill(c, {q.length});
-      const std::int64_t d = c.shape.head_dim;
-      const auto query = random(q.fresh * c.heads * d);
-      const Answer answer = run_one(c, cache, 0, q.length - q.fresh, q.fresh, query.data());
-      for (std::int64_t row = 0; row < q.fresh * c.heads; ++row) {
-        const std::int64_t position = q.length - q.fresh + row / c.heads;
-        const Reference expected =
-            reference(c, cache, 0, position, row % c.heads, query.data() + row * d);
-        for (std::int64_t i = 0; i < d; ++i) {
-          ASSERT_NEAR(static_cast<double>(answer.out[static_cast<std::size_t>(row * d + i)]),
-                      expected.out[static_cast<std::size_t>(i)],
-                      bound(c, expected) * expected.value_max)
-              << "length " << q.length << " row " << row << " window " << c.window;
-        }
-        ASSERT_NEAR(static_cast<double>(answer.lse[static_cast<std::size_t>(row)]),
-                    expected.lse,
-                    bound(c, expected));
-      }
+      agrees_with_double(c, q);
     }
+  }
+}
+
+// Tiles of rows and steps of positions that are whole, and ends of both that are not.
+TEST_F(AttentionTest, OfManyRowsItAgreesWithDouble) {
+  if (gives_one_answer()) {
+    GTEST_SKIP() << "of CPUs the other tests look for it";
+  }
+  const std::vector<float> sinks{9.0F, -20.0F, 0.5F};
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    const PagedKvFixture::Shape shape{
+        .kv_heads = 1, .head_dim = head_dim, .block_tokens = 16, .dtype = DType::kBf16};
+    agrees_with_double({shape, 1}, {.length = 256, .fresh = 256});
+    agrees_with_double({shape, 3, 0, 0.0F, sinks}, {.length = 431, .fresh = 90});
+    agrees_with_double({shape, 2, 70, 5.0F}, {.length = 300, .fresh = 150});
   }
 }
 

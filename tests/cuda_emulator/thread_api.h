@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 
 #include "cuda_emulator/threads.h"
 
@@ -59,6 +61,20 @@ void copy_async_16(void* target, const void* source, unsigned valid);
 void commit_copies();
 /// Waits for all groups but the `left` committed last.
 void wait_copies(unsigned left);
+
+/// Products of warpgroups, which happen as late as is allowed too: when the thread waits for their
+/// group. `product` does this thread's part and may exchange with the warp. It fails where the
+/// thread has not called begin_products() since it last waited, and where a thread of the block has
+/// waited for copies and not called show_copies() since: products may not see those.
+void begin_products();
+void show_copies();
+void begin_product(std::function<void()> product);
+void commit_products();
+void wait_products(unsigned left);
+
+/// The address of shared memory within its window, and what is there; fails outside of it.
+std::uint32_t shared_address(const std::byte* at);
+const std::byte* shared_at(std::uint32_t address);
 
 /// Ends the launch: run() returns false.
 [[noreturn]] void fail(const char* what);

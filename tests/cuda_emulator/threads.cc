@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -28,6 +29,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackBytes = 128 * 1024;
+/// Of the window of shared memory: what is aligned to more than 16 there is so by the kernel.
+constexpr std::uint32_t kWindowStart = 16;
 
 /// Anonymous memory with a page before it or behind it that faults.
 std::byte* map_guarded(std::size_t bytes, std::size_t guard_at) {
@@ -52,12 +55,19 @@ struct PendingCopy {
   unsigned valid;
 };
 
+using Product = std::function<void()>;
+
 struct Thread {
   Fiber fiber;
   Dim index{};
   unsigned number = 0;                           ///< Within the block.
   std::vector<std::vector<PendingCopy>> groups;  ///< Committed, oldest first.
   std::vector<PendingCopy> uncommitted;
+  std::vector<std::vector<Product>> product_groups;  ///< Likewise.
+  std::vector<Product> uncommitted_products;
+  std::vector<Product> running_products;  ///< The launch may end in the midst of one.
+  bool unseen = false;                    ///< Copies have happened that products may not see.
+  bool begun = false;                     ///< begin_products() was called.
 };
 
 /// Which lanes of a warp, bit by bit, can run or wait; those that do neither have ended.
@@ -226,6 +236,10 @@ void run_block() {
                     .z = i / machine->block.x / machine->block.y};
     thread.groups.clear();
     thread.uncommitted.clear();
+    thread.product_groups.clear();
+    thread.uncommitted_products.clear();
+    thread.unseen = false;
+    thread.begun = false;
   }
   for (unsigned first = 0; first < machine->thread_count; first += kWarpThreads) {
     const unsigned lanes = std::min(machine->thread_count - first, kWarpThreads);
@@ -346,9 +360,60 @@ void wait_copies(unsigned left) {
     for (const PendingCopy& copy : self.groups.front()) {
       std::memset(copy.target, 0, 16);
       std::memcpy(copy.target, copy.source, copy.valid);
+      self.unseen = true;
     }
     self.groups.erase(self.groups.begin());
   }
+}
+
+void begin_products() {
+  machine->current->begun = true;
+}
+
+void show_copies() {
+  machine->current->unseen = false;
+}
+
+void begin_product(std::function<void()> product) {
+  Thread& self = *machine->current;
+  const bool unseen = std::any_of(machine->threads.begin(),
+                                  machine->threads.begin() + machine->thread_count,
+                                  [](const Thread& thread) { return thread.unseen; });
+  if (!self.begun || unseen) {
+    product = nullptr;  // This function does not return, and nothing is destroyed.
+    fail(self.begun ? "a product may not see what was copied" : "a product that was not begun");
+  }
+  self.uncommitted_products.push_back(std::move(product));
+}
+
+void commit_products() {
+  Thread& self = *machine->current;
+  self.product_groups.push_back(std::move(self.uncommitted_products));
+  self.uncommitted_products.clear();
+}
+
+void wait_products(unsigned left) {
+  Thread& self = *machine->current;
+  while (self.product_groups.size() > left) {
+    self.running_products = std::move(self.product_groups.front());
+    self.product_groups.erase(self.product_groups.begin());
+    for (const Product& product : self.running_products) {
+      product();
+    }
+  }
+  self.begun = false;
+}
+
+std::uint32_t shared_address(const std::byte* at) {
+  return kWindowStart + static_cast<std::uint32_t>(at - (machine->shared_end - kSharedBytesMax));
+}
+
+const std::byte* shared_at(std::uint32_t address) {
+  const std::byte* at = machine->shared_end - kSharedBytesMax + address - kWindowStart;
+  if (at < machine->shared || at >= machine->shared_end) {
+    fail("a product of what is not the block's shared memory");
+  }
+  return at;
 }
 
 void fail(const char* what) {

@@ -54,7 +54,8 @@ class Rows:
         elif "device" in row:
             self.device = row["device"]
         elif "text" in row:
-            if found := BENCH_OPS.search(row["text"]):
+            found = BENCH_OPS.search(row["text"])
+            if found and row.get("call") != "sweep":
                 batch, fresh, context = map(int, found.groups()[:3])
                 self.attention[batch, fresh, context] = 1e-6 * float(found[4])
         elif "what" in row and row.get("call") == "sweep":

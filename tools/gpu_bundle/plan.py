@@ -8,6 +8,7 @@ PYTHON = sys.executable or "python3"
 SANITIZER = "SANITIZER"  # Stands for compute-sanitizer, wherever it is.
 BUDGET = 570  # Seconds of a call.
 SLOW = "it takes minutes on the emulated driver"
+WGMMA = {"HEDDLE_TUNE_WGMMA_ATTENTION": "1"}
 CALLS = ("truth", "numbers", "sweep", "robustness", "final")
 TINY = ["--shape", "tiny", "--memory", "48MiB", "--batches", "1", "--steps", "1", "--rounds", "1"]
 
@@ -20,6 +21,7 @@ TRIED = [
     ("NARROW_BLOCKS", (2, 8), "decode", "1,32"),
     ("WIDE_BLOCKS", (1, 4), "prefill", "1"),
     ("WIDE_ROWS", (128,), "prefill", "1"),
+    ("WGMMA_ATTENTION", (1,), "prefill", "1"),
     ("SPLIT_STEPS", (1, 4), "decode", "1,32"),
     ("NORM_THREADS", (256,), "decode", "1,32"),
     ("ROW_THREADS", (128,), "prefill,decode", "1,32"),
@@ -56,8 +58,9 @@ class Setting:
         command = ["bin/gpu_model", *what, "--part", parts, "--budget", str(limit - 5), "--python", PYTHON]
         return Part(name, limit, command, blas=True, environment=environment or {})
 
-    def bench(self, name, limit, program, *arguments, blas=False):
-        return Part(name, limit, [f"bin/{program}", *(["small"] if self.small else arguments)], blas=blas)
+    def bench(self, name, limit, program, *arguments, blas=False, environment=None):
+        command = [f"bin/{program}", *(["small"] if self.small else arguments)]
+        return Part(name, limit, command, blas=blas, environment=environment or {})
 
     def tests(self, name, limit, program, select="*", small=None, environment=None):
         chosen = small if self.small and small else select
@@ -73,6 +76,7 @@ def truth(of):
         of.script("machine", 30, "machine.py"),
         of.tests("device", 60, "device_gpu_test"),
         of.tests("ops", 150, "ops_cuda_test", small="RmsNormTest.*:SiluMulTest.*:LinearTest.Add*"),
+        of.tests("ops_wgmma", 40, "ops_cuda_test", "*AttentionTest.*", "AttentionTest.APart*", WGMMA),
         of.tests("engine", 120, "engine_test", select="*GpuTest.*", small="*GpuTest.Greedy*/llama_*_f*"),
         of.bench("bench_device", 90, "cuda_device"),
         of.model("first_numbers", 90, "load,decode", batches="1"),
@@ -112,6 +116,8 @@ def sweep(of):
         parts.append(
             of.model(folder.name, 60, "prefill,decode", batches="1,32", environment={"HEDDLE_CUDA_IMAGES": str(folder)})
         )
+    for name, environment in (("prompts_mma", {}), ("prompts_wgmma", WGMMA)):
+        parts.append(of.bench(name, 30, "cuda_ops", "prompts", environment=environment))
     for name, values, shown, batches in TRIED[:2] if of.small else TRIED:
         for value in values[:1] if of.small else values:
             environment = {f"HEDDLE_TUNE_{name}": str(value)}

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/tunables.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
@@ -22,31 +23,39 @@ namespace {
 struct Kernel {
   const char* name = "";
   std::int64_t rows = 0;  ///< That a block takes.
+  std::int64_t step = 0;  ///< Positions that it takes at once.
   std::uint32_t threads = 0;
   std::uint32_t shared_bytes = 0;
 };
 struct Family {
   Kernel narrow{};
   Kernel wide{};
-  Kernel
-      broad{};  ///< In the wide one's place where kWideRows says so; without a name: there is none.
-  std::int64_t step = 0;  ///< Positions that a block takes at once.
+  // In the wide one's place where tunables say so; without a name: there is none.
+  Kernel broad{};
+  Kernel wgmma{};  ///< A block of it has a multiprocessor for itself.
 };
 
 template <class Shape>
 constexpr Kernel mma_kernel(const char* name) {
   return {.name = name,
           .rows = Shape::kRows,
+          .step = Shape::kStep,
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kSharedBytes};
 }
 template <int kHeadDim>
-constexpr Family mma_family(const char* narrow, const char* wide, const char* broad = "") {
-  static_assert(MmaNarrow<kHeadDim>::kStep == MmaWide<kHeadDim>::kStep);
-  return {.narrow = mma_kernel<MmaNarrow<kHeadDim>>(narrow),
-          .wide = mma_kernel<MmaWide<kHeadDim>>(wide),
-          .broad = mma_kernel<MmaBroad<kHeadDim>>(broad),
-          .step = MmaWide<kHeadDim>::kStep};
+constexpr Family mma_family(const char* narrow,
+                            const char* wide,
+                            const char* broad = "",
+                            const char* wgmma = "") {
+  Family family{.narrow = mma_kernel<MmaNarrow<kHeadDim>>(narrow),
+                .wide = mma_kernel<MmaWide<kHeadDim>>(wide),
+                .broad = mma_kernel<MmaBroad<kHeadDim>>(broad),
+                .wgmma = {}};
+  if constexpr (kHeadDim % 64 == 0) {
+    family.wgmma = mma_kernel<WgmmaWide<kHeadDim>>(wgmma);
+  }
+  return family;
 }
 
 /// By head_dim / 32 - 1.
@@ -55,15 +64,20 @@ constexpr std::array kMma{
     mma_family<32>("heddle_attention_mma_narrow_32", "heddle_attention_mma_wide_32"),
     mma_family<64>("heddle_attention_mma_narrow_64",
                    "heddle_attention_mma_wide_64",
-                   "heddle_attention_mma_broad_64"),
+                   "heddle_attention_mma_broad_64",
+                   "heddle_attention_wgmma_64"),
     mma_family<96>("heddle_attention_mma_narrow_96", "heddle_attention_mma_wide_96"),
     mma_family<128>("heddle_attention_mma_narrow_128",
                     "heddle_attention_mma_wide_128",
-                    "heddle_attention_mma_broad_128"),
+                    "heddle_attention_mma_broad_128",
+                    "heddle_attention_wgmma_128"),
     mma_family<160>("heddle_attention_mma_narrow_160", "heddle_attention_mma_wide_160"),
     mma_family<192>("heddle_attention_mma_narrow_192", "heddle_attention_mma_wide_192"),
     mma_family<224>("heddle_attention_mma_narrow_224", "heddle_attention_mma_wide_224"),
-    mma_family<256>("heddle_attention_mma_narrow_256", "heddle_attention_mma_wide_256")};
+    mma_family<256>("heddle_attention_mma_narrow_256",
+                    "heddle_attention_mma_wide_256",
+                    "",
+                    "heddle_attention_wgmma_256")};
 static_assert(kMma.size() * kMmaHeadDims == kAttentionHeadDimMax);
 
 Family fma_family(std::int64_t head_dim) {
@@ -71,6 +85,7 @@ Family fma_family(std::int64_t head_dim) {
     const int bytes = fma_shared_bytes(static_cast<int>(head_dim), rows);
     return Kernel{.name = name,
                   .rows = rows,
+                  .step = kFmaStep,
                   .threads = kFmaThreads,
                   .shared_bytes = static_cast<std::uint32_t>(bytes)};
   };
@@ -80,7 +95,7 @@ Family fma_family(std::int64_t head_dim) {
                       ? wide
                       : kernel("heddle_attention_fma_medium", kFmaMediumRows),
           .broad = {},
-          .step = kFmaStep};
+          .wgmma = {}};
 }
 
 /// Whether tensor cores can: bfloat16 keys that arrive sixteen bytes at a time, queries and results
@@ -107,8 +122,23 @@ struct Plan {
 std::int64_t narrow_blocks_each() {
   return tuned(Tuned::kNarrowBlocks);
 }
-std::int64_t wide_blocks_each() {
-  return tuned(Tuned::kWideBlocks);
+std::int64_t wide_blocks_each(bool wgmma) {
+  const std::int64_t blocks = tuned(Tuned::kWideBlocks);
+  return wgmma ? div_up(blocks, 2) : blocks;
+}
+
+/// Whether the device has products of warpgroups, and they are wanted.
+bool wants_wgmma(const device::CudaContext& context) {
+  if (tuned(Tuned::kWgmmaAttention) == 0 ||
+      context.attribute(device::kAttributeComputeCapabilityMajor) != 9 ||
+      context.attribute(device::kAttributeComputeCapabilityMinor) != 0) {
+    return false;
+  }
+  [[maybe_unused]] static const bool told = [] {
+    log::info("attention of prompts is by wgmma", {{"told_by", "HEDDLE_TUNE_WGMMA_ATTENTION"}});
+    return true;
+  }();
+  return true;
 }
 
 /// Parts to split positions into so that `blocks` become about `wanted`.
@@ -127,7 +157,8 @@ std::size_t split_bytes(const AttentionArgs& args) {
 }
 
 /// For at most `splits` parts, or 1.
-Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64_t splits) {
+Plan plan_of(const AttentionArgs& args, const device::CudaContext& context, std::int64_t splits) {
+  const std::int64_t multiprocessors = context.attribute(device::kAttributeMultiprocessorCount);
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t sequences = args.rows.sequences();
   const std::int64_t kv_heads = args.kv.kv_heads;
@@ -138,6 +169,10 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   if (tuned(Tuned::kWideRows) == plan.family.broad.rows && *plan.family.broad.name != 0) {
     plan.family.wide = plan.family.broad;
   }
+  const bool wgmma = *plan.family.wgmma.name != 0 && wants_wgmma(context);
+  if (wgmma) {
+    plan.family.wide = plan.family.wgmma;
+  }
   const bool may_be_narrow = group <= plan.family.narrow.rows;
   // Each sequence has a token, so that this many have more than one at most.
   const std::int64_t wide = may_be_narrow ? std::min(sequences, tokens - sequences) : sequences;
@@ -147,11 +182,13 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   if (args.window > 0) {
     positions = std::min(positions, args.window + plan.family.wide.rows);
   }
-  const std::int64_t steps = div_up(positions, plan.family.step);
-  plan.narrow_splits =
-      splits_for(plan.narrow_blocks * kv_heads, narrow_blocks_each() * multiprocessors, steps);
-  plan.wide_splits =
-      splits_for(plan.wide_blocks * kv_heads, wide_blocks_each() * multiprocessors, steps);
+  const auto steps = [&](const Kernel& kernel) { return div_up(positions, kernel.step); };
+  plan.narrow_splits = splits_for(plan.narrow_blocks * kv_heads,
+                                  narrow_blocks_each() * multiprocessors,
+                                  steps(plan.family.narrow));
+  plan.wide_splits = splits_for(plan.wide_blocks * kv_heads,
+                                wide_blocks_each(wgmma) * multiprocessors,
+                                steps(plan.family.wide));
   plan.narrow_splits =
       plan.narrow_blocks == 0 ? 1 : std::clamp(splits, std::int64_t{1}, plan.narrow_splits);
   plan.wide_splits =
@@ -230,11 +267,10 @@ void launch_blocks(device::CudaStream& stream,
 }
 
 void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_missing) {
-  const Plan plan =
-      plan_of(args,
-              cuda.device().context().attribute(device::kAttributeMultiprocessorCount),
-              static_cast<std::int64_t>(std::min<std::size_t>(
-                  cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
+  const Plan plan = plan_of(args,
+                            cuda.device().context(),
+                            static_cast<std::int64_t>(std::min<std::size_t>(
+                                cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
   const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
   AttentionParams params = params_of(args, plan, only_missing);
   const bool partial = splits > 1 || params.parts.present != 0;

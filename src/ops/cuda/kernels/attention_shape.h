@@ -26,9 +26,9 @@ struct MmaShape {
   /// Queries too large for registers beside the sums stay in shared memory, as lanes hold them.
   static constexpr bool kQueryShared = kHeadDim > 128;
   static constexpr int kQueryBytes = kQueryShared ? kRowWarps * (kHeadDim / 16) * 32 * 16 : 0;
-  static constexpr int kPlaces = 2 * kStep;  ///< Where the positions of two steps are.
+  static constexpr int kPlaceSteps = 2;  ///< Of whose positions the places are noted down.
   static constexpr int kSharedBytes =
-      2 * kStageBytes + kQueryBytes + kPlaces * static_cast<int>(sizeof(std::int64_t));
+      2 * kStageBytes + kQueryBytes + kPlaceSteps * kStep * static_cast<int>(sizeof(std::int64_t));
   static_assert(kWarpStep % 16 == 0 && kHeadDim % 32 == 0);
   static_assert(kPositionWarps * 16 * (kHeadDim + 2) * 4 <= 2 * kStageBytes, "the last sums fit");
 };
@@ -41,6 +41,36 @@ template <int kHeadDim>
 using MmaBroad = MmaShape<kHeadDim, 8, 1>;
 template <int kHeadDim>
 using MmaNarrow = MmaShape<kHeadDim, 1, kHeadDim <= 128 ? 4 : 2>;
+
+/// The shape of a kernel on products of warpgroups (attention_wgmma.cuh): head_dim, warpgroups with
+/// rows of their own, positions at once.
+template <int kHeadDimOf, int kWarpgroups, int kStepOf>
+struct WgmmaShape {
+  static constexpr int kHeadDim = kHeadDimOf;
+  static constexpr int kRowWarps = 4 * kWarpgroups;
+  static constexpr int kPositionWarps = 1;
+  static constexpr int kThreads = kRowWarps * 32;
+  static constexpr int kRows = 16 * kRowWarps;
+  static constexpr int kStep = kStepOf;
+  static constexpr int kWarpStep = kStep;
+  static constexpr int kChunks = kHeadDim / 8;  ///< Of 16 bytes, of a key.
+  /// Rows lie in panels of 64 columns: lines of 128 bytes, eight of which are an atom.
+  static constexpr int kLine = 128;
+  static constexpr int kLineChunks = 8;
+  static constexpr int kAtom = 8 * kLine;
+  static constexpr int kTileBytes = kStep * kHeadDim * 2;   ///< Keys, or values, of a step.
+  static constexpr int kQueryBytes = kRows * kHeadDim * 2;  ///< Of the block's rows.
+  static constexpr int kPlaceSteps = 4;
+  /// Queries, two tiles of keys and two of values from a multiple of kAtom on; places.
+  static constexpr int kSharedBytes =
+      kAtom + kQueryBytes + 4 * kTileBytes + kPlaceSteps * kStep * 8;
+  static_assert(kStep % 64 == 0 && kHeadDim % 64 == 0);
+};
+
+/// In a wide kernel's place on GPUs of 9.0. A block has a multiprocessor for itself: sums, scores
+/// and weights fill its registers.
+template <int kHeadDim>
+using WgmmaWide = WgmmaShape<kHeadDim, 2, kHeadDim <= 128 ? 128 : 64>;
 
 // The kernels in float32 (attention_fma.cu).
 constexpr int kFmaThreads = 128;
@@ -66,6 +96,10 @@ constexpr int kSharedBytesEverywhere = 99 << 10;
 static_assert(MmaWide<256>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(MmaWide<128>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(MmaBroad<128>::kSharedBytes <= kSharedBytesEverywhere);
+/// The same of 9.0.
+constexpr int kSharedBytesOf90 = 227 << 10;
+static_assert(WgmmaWide<128>::kSharedBytes <= kSharedBytesOf90);
+static_assert(WgmmaWide<256>::kSharedBytes <= kSharedBytesOf90);
 static_assert(fma_shared_bytes(256, kFmaMediumRows) <= kSharedBytesEverywhere);
 
 }  // namespace heddle::ops::cuda
