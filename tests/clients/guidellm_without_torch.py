@@ -41,7 +41,14 @@ def stand_in(name, **members):
 data = stand_in("torch.utils.data", get_worker_info=lambda: None, IterableDataset=IterableDataset)
 stand_in("torch.utils.data.dataset", IterableDataset=IterableDataset)
 stand_in("torch.utils.data.dataloader", DataLoader=DataLoader)
-stand_in("torch", utils=stand_in("torch.utils", data=data), Generator=Generator, Tensor=type("Tensor", (), {}), __version__="0")
+stand_in(
+    "torch",
+    utils=stand_in("torch.utils", data=data),
+    nn=stand_in("torch.nn", Module=type("Module", (), {})),
+    Generator=Generator,
+    Tensor=type("Tensor", (), {}),
+    __version__="0",  # To which transformers and datasets say that it is too old for them.
+)
 
 if __name__ == "__main__":
     from guidellm.__main__ import cli
