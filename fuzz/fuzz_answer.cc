@@ -1,6 +1,6 @@
 // Thoughts and calls of tools in an answer: what is found does not depend on the portions in which
-// the text comes, and calls have names and arguments that are JSON. The first byte chooses the
-// formats, the second the length of portions.
+// the text comes, and calls have names and arguments that are JSON, whether they are given whole or
+// piece by piece. The first byte chooses the formats, the second the length of portions.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 namespace {
 
+using heddle::text::GiveCalls;
 using heddle::text::HarmonyParser;
 using heddle::text::ReasoningFormat;
 using heddle::text::ReasoningSplitter;
@@ -30,25 +31,37 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
+/// Takes in `found`, whose first pieces may go on a call of before.
+void append(Answer& answer, const ToolCallParser::Found& found) {
+  answer.text += found.text;
+  for (const ToolCall& call : found.calls) {
+    if (!call.continues) {
+      answer.calls.push_back(call);
+      continue;
+    }
+    HEDDLE_CHECK(!answer.calls.empty() && call.name.empty() && !answer.calls.back().whole);
+    answer.calls.back().arguments += call.arguments;
+    answer.calls.back().whole = call.whole;
+  }
+}
+
 Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
   const auto reasoning = (formats & 4U) != 0 ? ReasoningFormat::kThink : ReasoningFormat::kNone;
   ReasoningSplitter splitter(reasoning, (formats & 8U) != 0 ? "<think>" : "");
   const bool generic = (formats & 16U) != 0;
-  ToolCallParser parser(generic ? ToolFormat::kGeneric : static_cast<ToolFormat>(formats & 3U));
+  const GiveCalls give = (formats & 128U) != 0 ? GiveCalls::kAsTheyCome : GiveCalls::kWhole;
+  ToolCallParser parser(generic ? ToolFormat::kGeneric : static_cast<ToolFormat>(formats & 3U),
+                        give);
   Answer answer;
   const auto take = [&](const ReasoningSplitter::Parts& parts) {
     answer.reasoning += parts.reasoning;
-    const ToolCallParser::Found found = parser.push(parts.text);
-    answer.text += found.text;
-    answer.calls.insert(answer.calls.end(), found.calls.begin(), found.calls.end());
+    append(answer, parser.push(parts.text));
   };
   for (std::size_t at = 0; at < text.size(); at += portion) {
     take(splitter.push(text.substr(at, portion)));
   }
   take(splitter.finish());
-  const ToolCallParser::Found rest = parser.finish(/*cut=*/(formats & 32U) != 0);
-  answer.text += rest.text;
-  answer.calls.insert(answer.calls.end(), rest.calls.begin(), rest.calls.end());
+  append(answer, parser.finish(/*cut=*/(formats & 32U) != 0));
   return answer;
 }
 

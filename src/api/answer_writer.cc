@@ -10,11 +10,16 @@ namespace {
 
 class CompletionWriter final : public AnswerWriter {
  public:
-  CompletionWriter(AnswerHead head, std::vector<std::string> openings, bool with_usage)
+  CompletionWriter(AnswerHead head,
+                   std::vector<std::string> openings,
+                   bool with_usage,
+                   bool every_step)
       : head_(std::move(head)),
         openings_(std::move(openings)),
         with_usage_(with_usage),
-        chunks_(head_, with_usage) {}
+        every_step_(every_step),
+        chunks_(head_, with_usage),
+        told_(openings_.size()) {}
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
     std::vector<Choice> opened = choices;
@@ -40,17 +45,24 @@ class CompletionWriter final : public AnswerWriter {
 
   std::string news(const Choice& part) override {
     if (is_empty(part)) {
-      return "";
+      return every_step_ ? silent(part.index) : "";
     }
     if (head_.kind == AnswerKind::kCompletion || part.finish == spec::FinishReason::kNone) {
+      told_[part.index] = true;
       return sse_event(chunks_.text(part));
     }
     // Clients take the end of a chat's choice for one that brings nothing else, as OpenAI's does.
     Choice before = part;
     before.finish = spec::FinishReason::kNone;
     const Choice last{.index = part.index, .finish = part.finish, .called = part.called};
-    return (is_empty(before) ? "" : sse_event(chunks_.text(before))) +
-           sse_event(chunks_.text(last));
+    std::string events;
+    if (!is_empty(before)) {
+      events = sse_event(chunks_.text(before));
+    } else if (every_step_ || !told_[part.index]) {
+      // An answer without any text is one all the same: vLLM's benchmark wants to see its text.
+      events = silent(part.index);
+    }
+    return events + sse_event(chunks_.text(last));
   }
 
   std::string end(const Usage& usage) override {
@@ -62,10 +74,17 @@ class CompletionWriter final : public AnswerWriter {
   }
 
  private:
+  std::string silent(std::uint32_t index) {
+    told_[index] = true;
+    return sse_event(chunks_.silence(index));
+  }
+
   AnswerHead head_;
   std::vector<std::string> openings_;
   bool with_usage_;
+  bool every_step_;
   ChunkWriter chunks_;
+  std::vector<bool> told_;  ///< By choice: something of its answer was.
 };
 
 }  // namespace
@@ -76,8 +95,10 @@ std::string AnswerWriter::waiting(std::string_view what) {
 
 std::unique_ptr<AnswerWriter> completion_writer(AnswerHead head,
                                                 std::vector<std::string> openings,
-                                                bool with_usage) {
-  return std::make_unique<CompletionWriter>(std::move(head), std::move(openings), with_usage);
+                                                bool with_usage,
+                                                bool every_step) {
+  return std::make_unique<CompletionWriter>(
+      std::move(head), std::move(openings), with_usage, every_step);
 }
 
 }  // namespace heddle::api

@@ -40,8 +40,11 @@ class AnswerWriter {
 /// The writer of /v1/chat/completions and /v1/completions.
 /// @param openings    What each choice begins with, by index; its size is the number of choices.
 /// @param with_usage  As ChunkWriter.
+/// @param every_step  News that show nothing, as those of special tokens, are told by a chunk with
+///                    an empty text. Benchmarks take the times between tokens from chunks.
 [[nodiscard]] std::unique_ptr<AnswerWriter> completion_writer(AnswerHead head,
                                                               std::vector<std::string> openings,
-                                                              bool with_usage);
+                                                              bool with_usage,
+                                                              bool every_step = false);
 
 }  // namespace heddle::api

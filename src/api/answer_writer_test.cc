@@ -68,6 +68,34 @@ TEST(CompletionWriter, TheLastChunkOfAChatBringsNothingElse) {
   EXPECT_EQ(data_of(completion_writer(kCompletion, {"", ""}, false)->news(last)).size(), 1U);
 }
 
+TEST(CompletionWriter, AChatWithoutAnyTextHasAnEmptyOne) {
+  const auto writer = completion_writer(kChat, {"", ""}, /*with_usage=*/false);
+  const std::vector<std::string> events =
+      data_of(writer->news({.index = 1, .finish = FinishReason::kStop}));
+  ASSERT_EQ(events.size(), 2U);
+  const json silence = json::parse(events[0])["choices"][0];
+  EXPECT_EQ(silence["index"], 1);
+  EXPECT_EQ(silence["delta"], (json{{"content", ""}}));
+  EXPECT_TRUE(silence["finish_reason"].is_null());
+  EXPECT_EQ(json::parse(events[1])["choices"][0]["finish_reason"], "stop");
+  ASSERT_EQ(data_of(writer->news({.text = "x"})).size(), 1U);
+  EXPECT_EQ(data_of(writer->news({.finish = FinishReason::kStop})).size(), 1U);
+}
+
+TEST(CompletionWriter, EachStepIsToldWhereThatWasAskedFor) {
+  const auto chat = completion_writer(kChat, {""}, /*with_usage=*/false, /*every_step=*/true);
+  EXPECT_EQ(json::parse(data_of(chat->news({})).at(0))["choices"][0]["delta"],
+            (json{{"content", ""}}));
+  EXPECT_EQ(data_of(chat->news({.text = "x"})).size(), 1U);
+  EXPECT_EQ(data_of(chat->news({.finish = FinishReason::kLength})).size(), 2U);
+  const auto text = completion_writer(kCompletion, {""}, /*with_usage=*/true, /*every_step=*/true);
+  const json silence = json::parse(data_of(text->news({})).at(0));
+  EXPECT_EQ(silence["choices"][0]["text"], "");
+  EXPECT_TRUE(silence["choices"][0]["finish_reason"].is_null());
+  EXPECT_TRUE(silence["usage"].is_null());
+  EXPECT_EQ(data_of(text->news({.finish = FinishReason::kLength})).size(), 1U);
+}
+
 TEST(CompletionWriter, TheEndHasUsageWhereItWasAskedFor) {
   EXPECT_EQ(data_of(completion_writer(kChat, {""}, false)->end({})),
             std::vector<std::string>{"[DONE]"});

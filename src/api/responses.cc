@@ -341,6 +341,18 @@ std::string ChunkWriter::text(const Choice& part) const {
   return chunk(json.text());
 }
 
+std::string ChunkWriter::silence(std::uint32_t choice) const {
+  JsonWriter json;
+  json.begin_object().key("index").integer(choice);
+  if (kind_ == AnswerKind::kChat) {
+    json.key("delta").begin_object().key("content").string("").end_object();
+  } else {
+    json.key("text").string("");
+  }
+  json.key("logprobs").null().key("finish_reason").null().end_object();
+  return chunk(json.text());
+}
+
 std::string ChunkWriter::usage(const Usage& usage) const {
   JsonWriter json;
   write_usage(json, usage);

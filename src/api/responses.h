@@ -120,6 +120,8 @@ class ChunkWriter {
   [[nodiscard]] std::string role(std::uint32_t choice) const;
   /// Further text of a choice; with a `finish`, its last.
   [[nodiscard]] std::string text(const Choice& part) const;
+  /// A chunk with an empty text, for tokens of a choice that show nothing.
+  [[nodiscard]] std::string silence(std::uint32_t choice) const;
   /// The last chunk of the stream.
   [[nodiscard]] std::string usage(const Usage& usage) const;
 

@@ -27,7 +27,8 @@ std::unique_ptr<api::AnswerWriter> writer_of(const GenerationJob& job) {
                     job.choices[prompt].size(),
                     job.echo.empty() ? std::string() : job.echo[prompt]);
   }
-  return api::completion_writer(job.head, std::move(openings), job.params.include_usage);
+  return api::completion_writer(
+      job.head, std::move(openings), job.params.include_usage, job.params.ignore_eos);
 }
 
 /// Starts a job that is ready, and answers.

@@ -82,8 +82,10 @@ std::optional<api::ApiError> refuse_type(const HeadFacts& facts, Body body) {
   if (type) {
     type = media_type(*type);
   }
-  const bool unspoken =
-      !type || type->empty() || is_same_field(*type, "application/x-www-form-urlencoded");
+  // curl and some clients of Ollama's API say nothing of a body, and their libraries then this.
+  const bool unspoken = !type || type->empty() ||
+                        is_same_field(*type, "application/x-www-form-urlencoded") ||
+                        is_same_field(*type, "application/octet-stream");
   const bool taken = body == Body::kAny || unspoken || is_json(*type);
   const bool forged =
       facts.browser && is_simple(type) && facts.site != "same-origin" && !shows_key(facts);

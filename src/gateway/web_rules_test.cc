@@ -148,14 +148,14 @@ TEST(WebRules, BodiesAreJson) {
                            "Application/JSON; charset=utf-8",
                            "application/json ;charset=utf-8",
                            "application/problem+json",
+                           "application/octet-stream",
                            "application/x-www-form-urlencoded"}) {
-    EXPECT_EQ(refused_body({{"Content-Type", type}}), 0) << type << ", of curl -d";
+    EXPECT_EQ(refused_body({{"Content-Type", type}}), 0) << type;
   }
   EXPECT_EQ(refused_body({}), 0) << "of programs that say none";
   for (const char* type : {"text/plain",
                            "text/plain;charset=UTF-8",
                            "multipart/form-data; boundary=x",
-                           "application/octet-stream",
                            "application/jsonp",
                            "+json"}) {
     EXPECT_EQ(refused_body({{"Content-Type", type}}), 415) << type;
