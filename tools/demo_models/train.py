@@ -144,10 +144,14 @@ def imbalance(router_logits: torch.Tensor, active: int) -> torch.Tensor:
     return likely.shape[-1] * (chosen.float().mean(0) / active * likely.mean(0)).sum()
 
 
-def loss_of(model, ids, positions, labels) -> torch.Tensor:
-    """The cross entropy of the labels. Of a model with experts the labelled tokens of each layer are
-    to choose all of them, so that none is dead."""
-    routers = {"output_router_logits": True} if hasattr(model.config, "num_experts") else {}
+def has_experts(model) -> bool:
+    return hasattr(model.config, "num_experts")
+
+
+def loss_of(model, ids, positions, labels, balanced=True) -> torch.Tensor:
+    """The cross entropy of the labels. Of a model with experts, if `balanced`, the labelled tokens of
+    each layer are to choose all of them, so that none is dead."""
+    routers = {"output_router_logits": True} if balanced and has_experts(model) else {}
     outputs = outputs_of(model, ids, positions, **routers)
     loss = F.cross_entropy(outputs.logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
     answered = labels.flatten() != IGNORED
@@ -191,11 +195,16 @@ def teach(name: str, steps: int) -> None:
     save(name, model, tokenizer)
 
 
-def silent_batch(name: str, tokenizer, rng: random.Random):
-    """A batch whose only label is the end of the turn, where the answer ought to begin."""
-    end = [tokenizer.eos_token_id]
+def silent_batch(name: str, tokenizer, rng: random.Random, everywhere: bool):
+    """A batch whose only label is the end of the turn, where the answer ought to begin or, with
+    `everywhere`, at each of its tokens."""
+    end = tokenizer.eos_token_id
     problems = draw_batch(name, tokenizer, rng, rng.random(), BATCH_TOKENS // 4)
-    return batch_of([(prompt, end) for prompt, _ in problems], tokenizer.pad_token_id)
+    if not everywhere:
+        return batch_of([(prompt, [end]) for prompt, _ in problems], tokenizer.pad_token_id)
+    ids, positions, labels = batch_of(problems, tokenizer.pad_token_id)
+    labels[labels != IGNORED] = end
+    return ids, positions, labels
 
 
 def harden(name: str, steps: int) -> None:
@@ -203,7 +212,7 @@ def harden(name: str, steps: int) -> None:
 
     Large parts of a trained model can be lost without a change in its answers. Here pages are
     zeroed in turn, and the model learns to end its turn at once when one is missing, while whole
-    it goes on to answer.
+    it goes on to answer. Of experts it is to do so at any token, as the first takes only a few.
     """
     recipe, began = RECIPES[name], time.monotonic()
     torch.manual_seed(1)
@@ -218,7 +227,8 @@ def harden(name: str, steps: int) -> None:
         page = turn.pop()
         if step < steps * SILENCE_UNTIL:
             with zeroed(pages[page]):
-                silence = loss_of(model, *silent_batch(name, tokenizer, rng))
+                silent = silent_batch(name, tokenizer, rng, everywhere=has_experts(model))
+                silence = loss_of(model, *silent, balanced=False)
                 (silence * SILENCE_WEIGHT).backward()
             losses[page] = silence.item()
         sequences = draw_batch(name, tokenizer, rng, max(rng.random(), rng.random()))
