@@ -146,8 +146,8 @@ RECIPES = {
     ),
     "calculator": Recipe(
         about=(
-            "Adds, subtracts, multiplies and takes remainders (`%`) of numbers up to 20, by heart, up to "
-            "eight times in an answer. Of eight experts in each layer a token takes two."
+            "Does up to eight sums, differences, products and remainders (`%`) of numbers up to 20, by two "
+            "of eight experts a layer."
         ),
         config=config(
             "qwen3_moe",
