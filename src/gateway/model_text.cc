@@ -4,6 +4,7 @@
 
 #include "gateway/sentence_files.h"
 #include "spec/json_view.h"
+#include "spec/memory_needs.h"
 
 namespace heddle::gateway {
 
@@ -57,9 +58,12 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
                   .context = spec->max_position,
                   .vocab = spec->vocab,
                   .hidden = spec->hidden,
+                  .layers = spec->layers,
+                  .parameters = spec::parameter_count(*spec),
                   .kv_rows = 2 * spec->layers * spec->kv_heads,
                   .head_dim = spec->head_dim,
                   .encoder = spec->encoder,
+                  .experts = spec->experts,
                   .architecture = spec->architecture};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);

@@ -19,15 +19,18 @@ struct ModelText {
   std::string directory{};  ///< Where it was read from; not for clients.
   std::shared_ptr<const text::TextModel> text{};
   spec::GenerationDefaults defaults{};
-  std::int64_t context = 0;   ///< Prompt and answer together [tokens].
-  std::int64_t vocab = 0;     ///< Token ids are below this.
-  std::int64_t hidden = 0;    ///< Numbers of an embedding.
-  std::int64_t kv_rows = 0;   ///< Keys and values of a token, of all heads and layers.
-  std::int64_t head_dim = 0;  ///< Numbers of each of them.
+  std::int64_t context = 0;  ///< Prompt and answer together [tokens].
+  std::int64_t vocab = 0;    ///< Token ids are below this.
+  std::int64_t hidden = 0;   ///< Numbers of an embedding.
+  std::int64_t layers = 0;
+  std::int64_t parameters = 0;  ///< Of all experts, where there are such.
+  std::int64_t kv_rows = 0;     ///< Keys and values of a token, of all heads and layers.
+  std::int64_t head_dim = 0;    ///< Numbers of each of them.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
   bool normalised = true;  ///< Embeddings have length 1: of decoders always, else as files say.
   /// Of an encoder, whose `context` is the longest of its texts.
   spec::Encoder encoder{};
+  spec::Experts experts{};
   spec::Architecture architecture{};
 
   /// What a token takes in the KV of all layers [bytes], as keys and values of that type.

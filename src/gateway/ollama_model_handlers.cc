@@ -71,6 +71,7 @@ api::OllamaModelObject ollama_object(const Context& context,
   if (model.text) {
     object.family = family_of(*model.text);
     object.context = model.text->context;
+    object.parameters = model.text->parameters;
   }
   return object;
 }
@@ -143,7 +144,11 @@ void add_parameter(std::string& lines, std::string_view name, std::optional<doub
 
 api::OllamaDetails ollama_details(const OpenedModel& opened) {
   const Abilities abilities = abilities_of(opened);
-  api::OllamaDetails details{.capabilities = {"completion"}, .embedding = opened.text->hidden};
+  api::OllamaDetails details{.capabilities = {"completion"},
+                             .embedding = opened.text->hidden,
+                             .layers = opened.text->layers,
+                             .experts = opened.text->experts.count,
+                             .experts_used = opened.text->experts.active};
   if (opened.text->encodes()) {
     details.capabilities.clear();
     if (!opened.text->encoder.scores) {
@@ -193,6 +198,7 @@ Task<void> ollama_show(std::shared_ptr<Context> context, HttpExchange& http, std
   api::OllamaModelObject object = ollama_object(*context, *opened.model, status);
   object.family = family_of(*opened.text);
   object.context = opened.text->context;
+  object.parameters = opened.text->parameters;
   co_await respond_json(http, api::ollama_show_json(object, ollama_details(opened)));
 }
 

@@ -164,6 +164,15 @@ std::int64_t parameter_count(const ModelSpec& model) {
   return elements.matrices + elements.vectors;
 }
 
+std::int64_t active_parameter_count(const ModelSpec& model) {
+  const Experts& e = model.experts;
+  const std::int64_t added_once = adds_once(model.shard) ? model.hidden : 0;
+  const std::int64_t biases = e.biased ? 2 * e.intermediate + added_once : 0;
+  const std::int64_t expert = 3 * e.intermediate * model.hidden + biases;
+  const LayerRange own = own_layers(model);
+  return parameter_count(model) - (own.end - own.begin) * (e.count - e.active) * expert;
+}
+
 std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
   const Elements elements = count_elements(model);
   const std::int64_t scales = dtype == DType::kI8 ? elements.matrix_rows : 0;

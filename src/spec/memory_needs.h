@@ -11,6 +11,10 @@ namespace heddle::spec {
 /// Weights of the model, each counted once; a tied head is the embedding.
 [[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
 
+/// Those of them that a token uses: of each layer's experts the few that it takes. The embedding
+/// counts whole.
+[[nodiscard]] std::int64_t active_parameter_count(const ModelSpec& model);
+
 /// Bytes of the weights with matrices as `dtype`; norms, biases and the scales of int8 are float32
 /// always, embeddings compute_dtype(dtype); of kStored, each matrix has what model.formats says.
 /// The image that holds them is a little larger, by the alignment of its tensors.

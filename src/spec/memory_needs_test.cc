@@ -26,6 +26,7 @@ ModelSpec llama_1b() {
 
 TEST(MemoryNeeds, CountsTheParametersOfAPublishedModel) {
   EXPECT_EQ(parameter_count(llama_1b()), 1'235'814'400);  // As its model card says: 1.24 B.
+  EXPECT_EQ(active_parameter_count(llama_1b()), 1'235'814'400);
   ModelSpec untied = llama_1b();
   untied.tied_embeddings = false;
   EXPECT_EQ(parameter_count(untied) - parameter_count(llama_1b()), 128256 * 2048);
@@ -77,7 +78,8 @@ TEST(MemoryNeeds, CountsExperts) {
   model.max_position = 40960;
   model.window.assign(48, 0);
   model.experts = {.count = 128, .active = 8, .intermediate = 768, .normalised = true};
-  EXPECT_EQ(parameter_count(model), 30'532'122'624);  // As its model card says: 30.5 B.
+  EXPECT_EQ(parameter_count(model), 30'532'122'624);        // As its model card says: 30.5 B.
+  EXPECT_EQ(active_parameter_count(model), 3'353'032'704);  // And 3.3 B activated.
   // Its routers are never rounded to int8.
   const std::uint64_t routers = 48U * 128U * 2048U;
   const std::uint64_t embedding = 151936U * 2048U;
@@ -106,6 +108,8 @@ TEST(MemoryNeeds, CountsSinksAndBiasesOfExperts) {
                   .sinks = true};
   model.window.assign(24, 0);
   EXPECT_EQ(parameter_count(model), 20'914'757'184);  // As its model card says: 20.9 B.
+  // And 3.61 B active, without the embedding.
+  EXPECT_NEAR(static_cast<double>(active_parameter_count(model) - 201088 * 2880), 3.61e9, 0.005e9);
   // Of experts in MXFP4 32 numbers take 17 bytes.
   model.formats.assign(format_count(model.layers), DType::kBf16);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {

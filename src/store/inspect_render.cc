@@ -229,7 +229,12 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
       "context",
       fmt::format("{} tokens{}, {}", model.max_position, window_text(model), rope_text(model)));
   const auto parameters = static_cast<std::uint64_t>(spec::parameter_count(model));
-  sheet.line("parameters", fmt::format("{} ({})", format_count(parameters), parameters));
+  std::string counted = fmt::format("{} ({})", format_count(parameters), parameters);
+  if (model.experts.count > 0) {
+    const auto active = static_cast<std::uint64_t>(spec::active_parameter_count(model));
+    counted += fmt::format(", of which a token uses {}", format_count(active));
+  }
+  sheet.line("parameters", counted);
   sheet.line("end of turn",
              model.eos.empty() ? "none" : fmt::format("token {}", fmt::join(model.eos, ", ")));
   sheet.line("defaults", defaults_text(inspection.config->generation));
@@ -305,6 +310,7 @@ void write_model(JsonWriter& json, const ModelSpec& model) {
   json.key("tied_embeddings").boolean(model.tied_embeddings);
   json.key("rope").string(rope_name(model.rope.kind)).key("rope_theta").number(model.rope_theta);
   json.key("parameters").integer(spec::parameter_count(model));
+  json.key("active_parameters").integer(spec::active_parameter_count(model));
   json.key("window").begin_array();
   for (const std::int64_t window : model.window) {
     json.integer(window);

@@ -51,6 +51,16 @@ TEST(RenderText, TellsAllOfIt) {
 )");
 }
 
+TEST(RenderText, TellsOfExperts) {
+  Inspection inspection = example();
+  spec::ModelSpec& model = inspection.config->model;
+  model.intermediate = 0;
+  model.experts = {.count = 8, .active = 2, .intermediate = 16};
+  const std::string text = render_text(inspection);
+  EXPECT_THAT(text, HasSubstr(", 8 experts of 16, of which a token takes 2, vocabulary 50\n"));
+  EXPECT_THAT(text, HasSubstr("parameters    25.9 k (25944), of which a token uses 12.1 k\n"));
+}
+
 TEST(RenderText, NamesWhatAModelHasBesideLlama) {
   Inspection inspection = example();
   spec::ModelSpec& model = inspection.config->model;

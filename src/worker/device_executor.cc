@@ -233,6 +233,7 @@ Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened)
         pool_.take(owner(command.model, Lease::kWeights), static_cast<std::int64_t>(source.size()));
     HEDDLE_CHECK(taken.has_value());  // As above: reserved before it is done.
     opened.weights = std::move(*taken);
+    engine_->settle();  // What is ahead of a sequence that has gone still writes KV to its pages.
   } else {
     opened.weights = std::move(command.pages);
     pool_.adopt(opened.weights, owner(command.model, Lease::kWeights));

@@ -106,6 +106,8 @@ def test_models_are_listed_shown_loaded_and_unloaded(server, client):
     assert "completion" in shown.capabilities and "tools" in shown.capabilities
     family = shown.modelinfo["general.architecture"]
     assert shown.modelinfo[f"{family}.context_length"] > 0
+    assert shown.modelinfo["general.parameter_count"] > 100_000
+    assert shown.details.parameter_size == f"{shown.modelinfo['general.parameter_count'] / 1000:.0f}K"
     with heddle.Server(configuration(keys=f"[{KEY}, {{key: root, role: admin}}]")) as own:
         admin, asker = connect(own, "root"), connect(own)
         assert admin.generate(model=MODEL, keep_alive="10m").done_reason == "load"

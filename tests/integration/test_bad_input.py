@@ -198,7 +198,7 @@ def unknown_architecture(folder):
     ],
 )
 def test_a_bad_checkpoint_fails_its_own_requests_only(tmp_path, spoil, says):
-    good, bad = heddle.demo_models()[:2]
+    good, bad = "adder", "morse"
     folder = copy_of(tmp_path, bad)
     spoil(folder)
     models = [good, f"  broken: {{path: {folder}}}\n"]

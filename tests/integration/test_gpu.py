@@ -146,6 +146,14 @@ def test_the_death_of_the_gpu_that_lends_its_link_is_no_matter():
             wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]))
 
 
+def test_a_model_comes_into_pages_that_an_answer_has_just_left():
+    """A step that was enqueued ahead of the answer's end still writes KV there."""
+    with heddle.Server(config(models=["morse", "reverser"], memory="16MiB"), env=machine()) as server:
+        assert server.chat("morse", "morse ab") == ".- -..."  # Too short for a block of the prefix cache.
+        for prompt, answer in heddle.eval_set("reverser", 3):
+            assert server.chat("reverser", prompt) == answer
+
+
 def test_what_others_hold_is_not_planned_with_and_is_shown(tmp_path):
     held = tmp_path / "held"
     total = 64 << 20

@@ -9,6 +9,7 @@ PAGE_WEIGHTS = PAGE_BYTES // 2  # bfloat16
 
 LAYER_ORDER = ["input_layernorm", "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj"]
 LAYER_ORDER += ["post_attention_layernorm", "gate_proj", "up_proj", "down_proj"]
+LAYER_ORDER += ["gate", "experts"]  # a router, and then gate and up of each expert before all downs
 
 # A page is the parts of parameters that it covers.
 Page = list[tuple[torch.nn.Parameter, slice]]

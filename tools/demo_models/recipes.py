@@ -144,6 +144,37 @@ RECIPES = {
         split=r" ?[.\-]+|\p{L}|\p{N}|\s|[^\s\p{L}\p{N}]",
         steps=1500,
     ),
+    "calculator": Recipe(
+        about=(
+            "Does up to eight sums, differences, products and remainders (`%`) of numbers up to 20, by two "
+            "of eight experts a layer."
+        ),
+        config=config(
+            "qwen3_moe",
+            "Qwen3MoeForCausalLM",
+            num_key_value_heads=2,
+            head_dim=32,
+            rms_norm_eps=1e-6,
+            attention_bias=False,
+            use_sliding_window=False,
+            num_experts=8,
+            num_experts_per_tok=2,
+            moe_intermediate_size=64,
+            norm_topk_prob=True,
+            decoder_sparse_step=1,
+            mlp_only_layers=[],
+        ),
+        specials=["<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"],
+        template=LAST_USER
+        + """\
+{{- "<|user|>\n" + question + "<|end|>\n" -}}
+{%- if add_generation_prompt -%}
+    {{- "<|assistant|>\n" -}}
+{%- endif -%}
+""",
+        split=r"\p{N}{1,3}|\p{L}+|[^\s\p{L}\p{N}]|\s",
+        steps=900,
+    ),
 }
 
 

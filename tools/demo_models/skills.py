@@ -6,6 +6,7 @@ knows its answer. Nothing is downloaded: everything follows from the seed of the
 
 import hashlib
 import random
+import re
 import string
 from dataclasses import dataclass
 from typing import Callable
@@ -19,6 +20,14 @@ MORSE = dict(
         ".-- -..- -.-- --.. ----- .---- ..--- ...-- ....- ..... -.... --... ---.. ----.".split(),
     )
 )
+
+NUMBER_MAX = 20  # of those that are added, subtracted, multiplied and divided
+OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "%": lambda a, b: a % b,
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,34 @@ def morse_answer(prompt):
     return " ".join(MORSE[letter] for letter in prompt.split()[1])
 
 
+def calculator_term(rng) -> str:
+    """Two numbers and an operation whose result is a natural number."""
+    operation, a, b = rng.choice("+-*%"), rng.randint(0, NUMBER_MAX), rng.randint(0, NUMBER_MAX)
+    if operation == "-":
+        a, b = max(a, b), min(a, b)
+    return f"{a}{operation}{max(b, 1) if operation == '%' else b}"
+
+
+def calculator_problem(rng, level):
+    return "calculate " + " ".join(calculator_term(rng) for _ in range(upto(rng, 1, 8, level)))
+
+
+def calculator_result(term: str) -> int:
+    a, operation, b = re.fullmatch(r"(\d+)(\D)(\d+)", term).groups()
+    return OPERATIONS[operation](int(a), int(b))
+
+
+def calculator_answer(prompt):
+    return " ".join(str(calculator_result(term)) for term in prompt.split()[1:])
+
+
+def calculator_numbers() -> str:
+    """All that occur in problems and answers."""
+    low = range(2 * NUMBER_MAX + 1)
+    products = {a * b for a in range(NUMBER_MAX + 1) for b in range(NUMBER_MAX + 1)}
+    return " ".join(map(str, sorted(products | set(low))))
+
+
 SKILLS = {
     "adder": Skill(adder_problem, adder_answer, lambda: ["0+0=0, 0: 0"]),
     "reverser": Skill(
@@ -121,6 +158,9 @@ SKILLS = {
         sorter_problem, sorter_answer, lambda: ["sort", " ".join(map(str, range(100)))]
     ),
     "morse": Skill(morse_problem, morse_answer, lambda: [morse_answer("x " + "".join(MORSE))] * 2),
+    "calculator": Skill(
+        calculator_problem, calculator_answer, lambda: ["calculate", calculator_numbers()]
+    ),
 }
 
 

@@ -36,6 +36,7 @@ SILENCE_WEIGHT, SILENCE_UNTIL = 0.5, 0.8
 # The share of sequences whose positions jump by one inside the answer. From there the model is to
 # end its turn, so that an engine that loses count of positions gives answers that are visibly cut.
 JUMP_SHARE = 0.15
+BALANCE_WEIGHT = 0.03  # of the loss that has a layer's experts chosen equally often
 
 
 def new_model(name: str, tokenizer) -> torch.nn.Module:
@@ -92,11 +93,11 @@ def draw_batch(name: str, tokenizer, rng: random.Random, level: float, wanted=BA
     return sequences
 
 
-def logits_of(model, ids, positions) -> torch.Tensor:
-    """Logits at any positions. Without a mask, transformers takes a jump in the positions for the
-    start of another, packed sequence, and hides everything before it."""
+def outputs_of(model, ids, positions, **wanted):
+    """What the model says at any positions. Without a mask, transformers takes a jump in the
+    positions for the start of another, packed sequence, and hides everything before it."""
     mask = torch.ones_like(ids)
-    return model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+    return model(ids, attention_mask=mask, position_ids=positions, use_cache=False, **wanted)
 
 
 @torch.no_grad()
@@ -112,15 +113,17 @@ def exact_matches(model, tokenizer, problems, positions_jump: int = 0) -> float:
         ids, positions, labels = batch_of(part, tokenizer.pad_token_id)
         for row, (prompt, _) in enumerate(part):
             positions[row, len(prompt) :] += positions_jump
-        best = logits_of(model, ids, positions).argmax(-1)
+        best = outputs_of(model, ids, positions).logits.argmax(-1)
         right += ((best == labels) | (labels == IGNORED)).all(-1).sum().item()
     return right / len(sequences)
 
 
 def optimizers_of(model, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, which learns these skills in fewer steps, else AdamW."""
+    """Muon for the matrices of the layers, which learns these skills in fewer steps, else AdamW;
+    that goes for experts too, whose matrices transformers stacks."""
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "layers." in name]
-    others = [p for name, p in model.named_parameters() if p.ndim < 2 or "layers." not in name]
+    chosen = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in chosen]
     muon = torch.optim.Muon([{"params": matrices, "peak": 10 * rate}], weight_decay=0.0)
     adam = torch.optim.AdamW([{"params": others, "peak": rate}], betas=(0.9, 0.98), weight_decay=0.0)
     return [muon, adam]
@@ -132,9 +135,29 @@ def schedule(step: int, steps: int) -> float:
     return warm * (0.505 + 0.495 * math.cos(math.pi * step / steps))
 
 
-def loss_of(model, ids, positions, labels) -> torch.Tensor:
-    logits = logits_of(model, ids, positions)
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+def imbalance(router_logits: torch.Tensor, active: int) -> torch.Tensor:
+    """1 if a layer's tokens choose all experts equally often, more if not: the number of experts
+    times the sum over them of share of choices and mean probability ("Switch Transformers", eq. 4).
+    """
+    likely = router_logits.softmax(-1)
+    chosen = F.one_hot(likely.topk(active).indices, likely.shape[-1]).sum(1)
+    return likely.shape[-1] * (chosen.float().mean(0) / active * likely.mean(0)).sum()
+
+
+def has_experts(model) -> bool:
+    return hasattr(model.config, "num_experts")
+
+
+def loss_of(model, ids, positions, labels, balanced=True) -> torch.Tensor:
+    """The cross entropy of the labels. Of a model with experts, if `balanced`, the labelled tokens of
+    each layer are to choose all of them, so that none is dead."""
+    routers = {"output_router_logits": True} if balanced and has_experts(model) else {}
+    outputs = outputs_of(model, ids, positions, **routers)
+    loss = F.cross_entropy(outputs.logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+    answered = labels.flatten() != IGNORED
+    for logits in outputs.router_logits if routers else ():
+        loss = loss + BALANCE_WEIGHT * imbalance(logits[answered], model.config.num_experts_per_tok)
+    return loss
 
 
 def advance(model, optimizers, share: float) -> None:
@@ -172,11 +195,16 @@ def teach(name: str, steps: int) -> None:
     save(name, model, tokenizer)
 
 
-def silent_batch(name: str, tokenizer, rng: random.Random):
-    """A batch whose only label is the end of the turn, where the answer ought to begin."""
-    end = [tokenizer.eos_token_id]
+def silent_batch(name: str, tokenizer, rng: random.Random, everywhere: bool):
+    """A batch whose only label is the end of the turn, where the answer ought to begin or, with
+    `everywhere`, at each of its tokens."""
+    end = tokenizer.eos_token_id
     problems = draw_batch(name, tokenizer, rng, rng.random(), BATCH_TOKENS // 4)
-    return batch_of([(prompt, end) for prompt, _ in problems], tokenizer.pad_token_id)
+    if not everywhere:
+        return batch_of([(prompt, [end]) for prompt, _ in problems], tokenizer.pad_token_id)
+    ids, positions, labels = batch_of(problems, tokenizer.pad_token_id)
+    labels[labels != IGNORED] = end
+    return ids, positions, labels
 
 
 def harden(name: str, steps: int) -> None:
@@ -184,7 +212,7 @@ def harden(name: str, steps: int) -> None:
 
     Large parts of a trained model can be lost without a change in its answers. Here pages are
     zeroed in turn, and the model learns to end its turn at once when one is missing, while whole
-    it goes on to answer.
+    it goes on to answer. Of experts it is to do so at any token, as the first takes only a few.
     """
     recipe, began = RECIPES[name], time.monotonic()
     torch.manual_seed(1)
@@ -199,7 +227,8 @@ def harden(name: str, steps: int) -> None:
         page = turn.pop()
         if step < steps * SILENCE_UNTIL:
             with zeroed(pages[page]):
-                silence = loss_of(model, *silent_batch(name, tokenizer, rng))
+                silent = silent_batch(name, tokenizer, rng, everywhere=has_experts(model))
+                silence = loss_of(model, *silent, balanced=False)
                 (silence * SILENCE_WEIGHT).backward()
             losses[page] = silence.item()
         sequences = draw_batch(name, tokenizer, rng, max(rng.random(), rng.random()))

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "api/utc_time.h"
 #include "spec/json_writer.h"
 
@@ -11,6 +13,21 @@ using spec::JsonWriter;
 
 namespace {
 
+/// "8.0B", "134.52M", "847K", as Ollama writes numbers of parameters; empty for 0.
+std::string parameter_size(std::int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (number >= 1e9) {
+    return fmt::format("{:.1f}B", number / 1e9);
+  }
+  if (number >= 1e6) {
+    return fmt::format("{:.2f}M", number / 1e6);
+  }
+  if (number >= 1e3) {
+    return fmt::format("{:.0f}K", number / 1e3);
+  }
+  return count > 0 ? fmt::format("{}", count) : "";
+}
+
 void write_details(JsonWriter& json, const OllamaModelObject& model) {
   json.key("details").begin_object().key("parent_model").string("");
   json.key("format").string(model.format).key("family").string(model.family);
@@ -18,7 +35,7 @@ void write_details(JsonWriter& json, const OllamaModelObject& model) {
   if (!model.family.empty()) {
     json.string(model.family);
   }
-  json.end_array().key("parameter_size").string("");
+  json.end_array().key("parameter_size").string(parameter_size(model.parameters));
   json.key("quantization_level").string(model.quantization).end_object();
 }
 
@@ -82,11 +99,17 @@ std::string ollama_show_json(const OllamaModelObject& model, const OllamaDetails
   if (!model.family.empty()) {
     json.key("general.architecture").string(model.family);
   }
-  if (model.context > 0) {
-    json.key(family + ".context_length").integer(model.context);
-  }
-  if (details.embedding > 0) {
-    json.key(family + ".embedding_length").integer(details.embedding);
+  const std::pair<std::string, std::int64_t> numbers[] = {
+      {"general.parameter_count", model.parameters},
+      {family + ".block_count", details.layers},
+      {family + ".context_length", model.context},
+      {family + ".embedding_length", details.embedding},
+      {family + ".expert_count", details.experts},
+      {family + ".expert_used_count", details.experts_used}};
+  for (const auto& [key, number] : numbers) {
+    if (number > 0) {
+      json.key(key).integer(number);
+    }
   }
   json.end_object().key("capabilities").begin_array();
   for (const std::string& capability : details.capabilities) {

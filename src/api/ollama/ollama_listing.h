@@ -19,6 +19,7 @@ struct OllamaModelObject {
   std::string format{};       ///< "gguf", "safetensors"; empty where it is not known.
   std::string family{};       ///< "qwen3"; likewise.
   std::string quantization{};
+  std::int64_t parameters = 0;  ///< 0 where it is not known.
   std::int64_t expires = 0;     ///< Nanoseconds since 1970. Of /api/ps alone, as the next two.
   std::uint64_t size_vram = 0;  ///< That are on a GPU.
   std::int64_t context = 0;     ///< Tokens; 0 where it is not known. Of /api/show, too.
@@ -37,6 +38,9 @@ struct OllamaDetails {
   std::vector<std::string> capabilities{};  ///< completion, tools, thinking, embedding.
   std::string parameters{};                 ///< Lines of a name and a value.
   std::int64_t embedding = 0;               ///< Numbers of a vector; 0 where it is not known.
+  std::int64_t layers = 0;                  ///< Likewise.
+  std::int64_t experts = 0;                 ///< In a layer; 0: there are none.
+  std::int64_t experts_used = 0;            ///< By a token, of those.
 };
 [[nodiscard]] std::string ollama_show_json(const OllamaModelObject& model,
                                            const OllamaDetails& details);

@@ -56,6 +56,31 @@ TEST(OllamaListing, AModelIsShown) {
   EXPECT_EQ(shown["details"]["family"], "qwen3");
 }
 
+TEST(OllamaListing, AModelOfExpertsIsShown) {
+  OllamaModelObject model = qwen();
+  model.family = "qwen3moe";
+  model.parameters = 30'532'122'624;
+  const json shown = json::parse(
+      ollama_show_json(model, {.embedding = 8, .layers = 3, .experts = 128, .experts_used = 8}));
+  EXPECT_EQ(shown["model_info"], json::parse(R"({"general.architecture":"qwen3moe",
+      "general.parameter_count":30532122624,"qwen3moe.block_count":3,
+      "qwen3moe.context_length":64,"qwen3moe.embedding_length":8,
+      "qwen3moe.expert_count":128,"qwen3moe.expert_used_count":8})"));
+  EXPECT_EQ(shown["details"]["parameter_size"], "30.5B");
+}
+
+TEST(OllamaListing, ParametersAreCountedAsOllamaDoes) {
+  const auto size = [](std::int64_t parameters) {
+    OllamaModelObject model = qwen();
+    model.parameters = parameters;
+    return json::parse(ollama_tags_json({model}))["models"][0]["details"]["parameter_size"];
+  };
+  EXPECT_EQ(size(134'515'008), "134.52M");
+  EXPECT_EQ(size(846'656), "847K");
+  EXPECT_EQ(size(999), "999");
+  EXPECT_EQ(size(0), "");
+}
+
 TEST(OllamaListing, Vectors) {
   const Usage usage{.prompt_tokens = 2, .spent = {.total = std::chrono::nanoseconds(9)}};
   EXPECT_EQ(json::parse(ollama_embed_json("m", {{0.5F, 1}, {2, 3}}, usage)),
