@@ -29,6 +29,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// The image as contiguous bytes, from pages so small that rows cross their ends.
 std::string image_of(const TensorSet& tensors, const ImageLayout& layout) {
@@ -405,6 +406,16 @@ TEST_F(GgufBlocksTest, AreInspected) {
   EXPECT_THAT(text, HasSubstr("5 Q6_K ("));
   EXPECT_THAT(text, HasSubstr("tokenizer     ?, 0 tokens, no chat template"));
   EXPECT_THAT(text, HasSubstr("key \"tokenizer.ggml.tokens\" is missing"));
+}
+
+TEST(GgufInspection, TellsOfAnEncoderNothingThatItDoesNotDo) {
+  const auto found = inspect(places::source("tests/golden/gguf/bert.gguf"));
+  ASSERT_TRUE(found) << found.error().message;
+  const std::string text = render_text(*found);
+  EXPECT_THAT(text, HasSubstr("an encoder that makes vectors"));
+  for (const char* other : {"end of turn", "temperature", "only completions"}) {
+    EXPECT_THAT(text, Not(HasSubstr(other)));
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "gguf/gguf_text.h"
 #include "spec/json.h"
+#include "spec/operations.h"
 #include "store/adapter_config.h"
 #include "store/tensor_set.h"
 
@@ -83,6 +84,13 @@ bool has_chat_template(const fs::path& directory) {
   return json && json->find("chat_template") != nullptr;
 }
 
+/// What a model that writes can serve without a template. Encoders write nothing.
+void note_template(bool has_template, Inspection& inspection) {
+  if (!has_template && !(inspection.config && spec::is_encoder(inspection.config->model))) {
+    inspection.notes.emplace_back("there is no chat template, so only completions can be served");
+  }
+}
+
 void add_text(const fs::path& directory, Inspection& inspection) {
   for (const std::string_view name : kTextFiles) {
     if (is_there(directory / name)) {
@@ -93,9 +101,7 @@ void add_text(const fs::path& directory, Inspection& inspection) {
     inspection.problems.emplace_back(
         "there is no tokenizer.json; without it text cannot become tokens");
   }
-  if (!has_chat_template(directory)) {
-    inspection.notes.emplace_back("there is no chat template, so only completions can be served");
-  }
+  note_template(has_chat_template(directory), inspection);
 }
 
 void add_unused(const std::vector<std::string>& unused, Inspection& inspection) {
@@ -196,9 +202,7 @@ void add_tokenizer(const fs::path& path, const gguf::GgufFile& file, Inspection&
   if (!files) {
     inspection.problems.push_back(files.error().message);
   }
-  if (!has_template) {
-    inspection.notes.emplace_back("there is no chat template, so only completions can be served");
-  }
+  note_template(has_template, inspection);
 }
 
 void inspect_gguf(const fs::path& path, Inspection& inspection) {

@@ -156,7 +156,7 @@ std::string rope_text(const ModelSpec& model) {
   }
   std::string rope = fmt::format("rope theta {}", model.rope_theta);
   if (model.rope.kind != RopeKind::kDefault) {
-    rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
+    rope += fmt::format(" ({} x {:.4g})", rope_name(model.rope.kind), model.rope.factor);
   }
   if (model.rotary_dim > 0) {
     rope += fmt::format(", of {} elements of a head", model.rotary_dim);
@@ -235,6 +235,9 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
     counted += fmt::format(", of which a token uses {}", format_count(active));
   }
   sheet.line("parameters", counted);
+  if (spec::is_encoder(model)) {
+    return;  // It writes nothing.
+  }
   sheet.line("end of turn",
              model.eos.empty() ? "none" : fmt::format("token {}", fmt::join(model.eos, ", ")));
   sheet.line("defaults", defaults_text(inspection.config->generation));
