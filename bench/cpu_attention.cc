@@ -1,7 +1,7 @@
 // Attention in decode over long contexts by itself: one token of each of some sequences, over keys
-// and values in bfloat16 and in int8, in one run and by turns. One thread, best of many rounds, by
-// each set of instructions that this processor runs (but `generic`). The caches are far larger than
-// those of the processor, so that what counts is how fast bytes come from memory.
+// and values in bfloat16, int8 and FP8, in one run and by turns. One thread, best of many rounds,
+// by each set of instructions that this processor runs (but `generic`). The caches are far larger
+// than those of the processor, so that what counts is how fast bytes come from memory.
 //
 //   cpu_attention [CONTEXT]     (default: 8192 positions)
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Heads {
 struct Cache {
   ops::DType dtype{};
   Heads heads{};
-  std::int64_t side = 0;  ///< Bytes of the keys of a block.
+  std::int64_t side = 0;  ///< Bytes of the keys of a block, with their scales.
   std::vector<std::byte> bytes{};
   std::vector<std::int32_t> table{};
 };
@@ -57,7 +57,9 @@ Cache make_cache(ops::DType dtype, const Heads& heads, std::int64_t context) {
 class Decode {
  public:
   Decode(const ops::cpu::SimdKernels& set, const Cache& cache, std::int64_t context)
-      : attend_(cache.dtype == ops::DType::kI8 ? set.attention_int8 : set.attention_bf16),
+      : attend_(cache.dtype == ops::DType::kI8   ? set.attention_int8
+                : cache.dtype == ops::DType::kF8 ? set.attention_f8
+                                                 : set.attention_bf16),
         cache_(cache),
         context_(context),
         query_(static_cast<std::size_t>(cache.heads.group * cache.heads.head_dim), 0.01F),
@@ -66,9 +68,12 @@ class Decode {
 
   void round() {
     const Heads& h = cache_.heads;
+    const auto token = h.head_dim * static_cast<std::int64_t>(spec::kv_element_bytes(cache_.dtype));
     for (std::int64_t i = 0; i < std::ssize(best_); ++i) {
-      const std::byte* const keys =
-          cache_.bytes.data() + i % h.kv_heads * (cache_.side / h.kv_heads);
+      const std::int64_t head = i % h.kv_heads * kBlockTokens;
+      const std::byte* const keys = cache_.bytes.data() + head * token;
+      const std::byte* const scales =
+          cache_.bytes.data() + h.kv_heads * kBlockTokens * token + head * 2;
       const ops::cpu::AttentionBlock block{
           .query = query_.data(),
           .out = reinterpret_cast<std::byte*>(out_.data()),
@@ -80,7 +85,9 @@ class Decode {
           .scale = 0.1F,
           .keys = keys,
           .values = keys + cache_.side,
-          .token_bytes = cache_.side / h.kv_heads / kBlockTokens,
+          .key_scales = scales,
+          .value_scales = scales + cache_.side,
+          .token_bytes = token,
           .block_bytes = 2 * cache_.side,
           .block_tokens = kBlockTokens,
           .block_table = cache_.table.data() + i / h.kv_heads * (context_ / kBlockTokens)};
@@ -110,22 +117,25 @@ void run(std::int64_t context) {
        {Heads{4, 8, 128}, Heads{7, 4, 128}, Heads{4, 8, 64}, Heads{1, 32, 128}}) {
     const Cache wide = make_cache(ops::DType::kBf16, heads, context);
     const Cache narrow = make_cache(ops::DType::kI8, heads, context);
+    const Cache floats = make_cache(ops::DType::kF8, heads, context);
     for (const ops::cpu::SimdKernels* set : ops::cpu::runnable_simd_kernels()) {
       if (set->name == std::string_view("generic")) {
         continue;
       }
       Decode bf16(*set, wide, context);
       Decode int8(*set, narrow, context);
+      Decode fp8(*set, floats, context);
       for (int i = 0; i < kRounds; ++i) {
         bf16.round();
         int8.round();
+        fp8.round();
       }
       const auto rate = [](const Cache& cache, const Decode& decode) {
         return static_cast<double>(cache.bytes.size()) / decode.seconds() * 1e-9;
       };
       std::printf(
           "%-12s %lld x %lld heads of %lld: bfloat16 %.2f ms (%.1f GB/s), int8 %.2f ms "
-          "(%.1f GB/s), %.2f times as fast\n",
+          "(%.1f GB/s), %.2f times as fast, FP8 %.2f ms (%.1f GB/s), %.2f times\n",
           set->name,
           static_cast<long long>(heads.group),
           static_cast<long long>(heads.kv_heads),
@@ -134,7 +144,10 @@ void run(std::int64_t context) {
           rate(wide, bf16),
           1e3 * int8.seconds(),
           rate(narrow, int8),
-          bf16.seconds() / int8.seconds());
+          bf16.seconds() / int8.seconds(),
+          1e3 * fp8.seconds(),
+          rate(floats, fp8),
+          bf16.seconds() / fp8.seconds());
     }
   }
 }

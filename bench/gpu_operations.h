@@ -220,7 +220,8 @@ class OperationLog {
     }
   }
   [[nodiscard]] Noted attention(const ops::AttentionArgs& args) const {
-    const auto per_position = static_cast<double>(2 * args.kv.kv_heads * args.kv.token_stride());
+    const auto row = static_cast<std::int64_t>(spec::kv_row_bytes(args.kv.dtype, args.kv.head_dim));
+    const auto per_position = static_cast<double>(2 * args.kv.kv_heads * row);
     return {.name = "attention",
             .bytes = attended_.positions * per_position + size(args.query) + size(args.out),
             .flops = 4.0 * attended_.pairs *

@@ -35,17 +35,20 @@ TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
   EXPECT_GE(geometry.blocks * geometry.places[0].block_tokens, hot.spec.max_position);
 }
 
-TEST(GuestArea, SaysThatKvIsInt8) {
-  const HostModel hot = hot_model("qwen3-window", spec::KvType::kI8);
-  const auto area = make_guest_area(hot, kKvPage, device::Kind::kCpu);
-  ASSERT_TRUE(area) << area.error().message;
-  const weave::Geometry& geometry = (*area)->geometry();
-  const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
-  EXPECT_TRUE(weave::check_geometry(geometry, kernels, kKvPage));
-  EXPECT_EQ(weave::kv_dtype(geometry), spec::DType::kI8);
-  const weave::LayerPlace& place = geometry.places[0];
-  EXPECT_EQ(place.value_offset - place.key_offset,
-            hot.spec.kv_heads * place.block_tokens * (hot.spec.head_dim + 2));
+TEST(GuestArea, SaysThatKvIsCodes) {
+  for (const auto& [kv, dtype] : {std::pair(spec::KvType::kI8, spec::DType::kI8),
+                                  std::pair(spec::KvType::kF8, spec::DType::kF8)}) {
+    const HostModel hot = hot_model("qwen3-window", kv);
+    const auto area = make_guest_area(hot, kKvPage, device::Kind::kCpu);
+    ASSERT_TRUE(area) << area.error().message;
+    const weave::Geometry& geometry = (*area)->geometry();
+    const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
+    EXPECT_TRUE(weave::check_geometry(geometry, kernels, kKvPage));
+    EXPECT_EQ(weave::kv_dtype(geometry), dtype);
+    const weave::LayerPlace& place = geometry.places[0];
+    const std::int64_t bytes = hot.spec.kv_heads * place.block_tokens * (hot.spec.head_dim + 2);
+    EXPECT_EQ(place.value_offset - place.key_offset, (bytes + 15) / 16 * 16);
+  }
 }
 
 TEST(GuestArea, NamesTheKernelsOfTheTwoDevices) {

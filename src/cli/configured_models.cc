@@ -28,10 +28,11 @@ Result<Described> describe(const config::ModelConfig& model,
   if (!directory) {
     return directory.error();
   }
-  const Result<store::ModelConfig> files = store::read_model_config(*directory);
+  Result<store::ModelConfig> files = store::read_model_config(*directory);
   if (!files) {
     return files.error();
   }
+  files->model.kv = model.kv;
   const std::int64_t own = files->model.max_position;
   return Described{.spec = {.name = model.id,
                             .shape = sim::shape_of(files->model),
@@ -72,9 +73,6 @@ Result<ConfiguredRules> configured_rules(const std::string& file, const PerfData
     const bool stored = model.dtype == spec::DType::kStored;
     if (stored ? described->packed : model.dtype != spec::DType::kBf16) {
       made.notes.push_back(file + ": " + model.id + ": its weights are counted with 16 bits each");
-    }
-    if (model.kv != spec::KvType::kComputed) {
-      made.notes.push_back(file + ": " + model.id + ": its KV is counted with 16 bits a number");
     }
     made.rules.push_back({.label = model.id, .spec = spec});
     for (const std::string& alias : model.aliases) {

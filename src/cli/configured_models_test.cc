@@ -67,6 +67,21 @@ TEST_F(ConfiguredRulesTest, WeightsOfFewerBitsAreCountedWithSixteenAndThatIsSaid
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(ConfiguredRulesTest, KvIsCountedAsItIsConfigured) {
+  const auto made =
+      rules("  wide: {path: " + adder_ + "}\n  whole: {path: " + adder_ +
+            ", kv_cache_dtype: int8}\n  float: {path: " + adder_ + ", kv_cache_dtype: fp8}\n");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_THAT(made->notes, testing::IsEmpty());
+  const sim::ModelSpec wide = find_model(made->rules, "wide").value();
+  const std::int64_t numbers = wide.kv_bytes() / 2;
+  EXPECT_EQ(wide.shape.kv_row_bytes, 2 * wide.shape.head_dim);
+  for (const char* const name : {"whole", "float"}) {
+    const sim::ModelSpec narrow = find_model(made->rules, name).value();
+    EXPECT_EQ(narrow.kv_bytes(), numbers + 2 * numbers / narrow.shape.head_dim) << name;
+  }
+}
+
 TEST_F(ConfiguredRulesTest, WhatCannotBeLookedAtIsSaid) {
   const auto made = rules("  sums: {path: " + adder_ + "}\n  gone: {path: /nowhere/at/all}\n");
   ASSERT_TRUE(made) << made.error().message;

@@ -249,11 +249,11 @@ void declare_types(Fields& f, ModelConfig& model) {
   auto kv = static_cast<std::size_t>(model.kv);
   f.choice({"kv_cache_dtype",
             "Type of keys and values in memory: auto is bfloat16, or float32 where dtype is. int8 "
-            "takes about half of bfloat16's memory, with a scale for each head of a token; on "
-            "devices of kind cpu."},
-           {"auto", "int8"},
+            "and fp8 (E4M3; fp8_e4m3 is the same) take about half of bfloat16's memory, with a "
+            "scale for each head of a token."},
+           {"auto", "int8", "fp8", "fp8_e4m3"},
            kv);
-  model.kv = static_cast<spec::KvType>(kv);
+  model.kv = std::min(static_cast<spec::KvType>(kv), spec::KvType::kF8);
 }
 
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {

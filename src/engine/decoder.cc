@@ -237,7 +237,7 @@ ops::TensorRef Decoder::projected(const ops::OpContext& context,
                                   ops::TensorRef rows) const {
   const std::int64_t from = context.kernels.narrow_from;
   if (from > 0 && batch.tokens >= from && batch.guests.sequences == 0 && !bias.present() &&
-      normed.dtype == spec::DType::kBf16 && kv_.dtype == spec::DType::kBf16) {
+      normed.dtype == spec::DType::kBf16 && kv_.dtype != spec::DType::kF32) {
     rows.dtype = spec::DType::kBf16;
   }
   return rows;

@@ -243,12 +243,13 @@ void move_many(DType dtype) {
   EXPECT_GT(all.pieces, 100);
 }
 
-TEST(Gather, BitsAreTheWholeModelsOverKvInInt8) {
+TEST(Gather, BitsAreTheWholeModelsOverKvInCodes) {
   Counts all;
   for (std::size_t i = 0; i < sources().size(); i += 3) {
     const Source& source = sources()[i];
     const std::int64_t stages = std::min<std::int64_t>(3, source.spec.layers);
-    move_through(source, DType::kBf16, spec::KvType::kI8, stages, 100 + i, all);
+    const spec::KvType kv = i % 2 == 0 ? spec::KvType::kI8 : spec::KvType::kF8;
+    move_through(source, DType::kBf16, kv, stages, 100 + i, all);
   }
   EXPECT_GT(all.moved, 200);
 }

@@ -28,12 +28,14 @@ class GeneratingRig {
   GeneratingRig(const std::filesystem::path& golden,
                 spec::DType dtype,
                 const device::DeviceOptions& options,
-                bool run_ahead = false)
+                bool run_ahead = false,
+                spec::KvType kv = spec::KvType::kComputed)
       : host_(kRigPages, kRigPageBytes, options),
         model_(host_.load(golden_directory() / golden, dtype)),
         engine_(Engine::create(
                     host_.device(), host_.pool(), {.prefix_cache = true, .run_ahead = run_ahead})
                     .value()) {
+    model_.spec.kv = kv;
     HEDDLE_CHECK(
         engine_->add_model(kRigModel, model_.spec, model_.layout, model_.window.base(), kKvLease)
             .has_value());

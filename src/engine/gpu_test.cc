@@ -1,8 +1,10 @@
 // The engine on a GPU: the emulated driver's, or that of the driver that HEDDLE_CUDA_DRIVER names.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -218,6 +220,65 @@ TEST_F(OneGpuTest, ALayerOfAStepOfOneSequenceIsFewLaunches) {
     ASSERT_TRUE(bench.step({1}, 16));
     const unsigned long launches = driver_->calls("kernel") - before;
     EXPECT_LE(launches, launches_of_a_step(model)) << golden << ", " << model.layers << " layers";
+  }
+}
+
+/// Heads that tensor cores take and others, windows, soft caps, sinks, normalised heads, states.
+constexpr std::array kKvCases{
+    "llama-head-dim-64", "gemma2", "gpt-oss", "qwen3-window", "olmo2-gqa-f32", "qwen3-5"};
+constexpr std::array kKvCodes{spec::KvType::kI8, spec::KvType::kF8};
+
+/// Of a model over KV in codes: what it says on a GPU, and on a CPU over the same type.
+TEST_F(OneGpuTest, OverKvInCodesLogProbabilitiesAreThoseOfTheCpu) {
+  for (const char* const golden : kKvCases) {
+    for (const spec::KvType kv : kKvCodes) {
+      const spec::DType dtype =
+          std::string_view(golden).ends_with("f32") ? spec::DType::kF32 : spec::DType::kBf16;
+      SCOPED_TRACE(std::string(golden) + " " +
+                   std::string(spec::dtype_name(spec::kv_dtype(kv, dtype))));
+      Bench gpu_bench(golden, dtype, gpu(), false, kv);
+      Bench cpu_bench(golden, dtype, device::CpuDeviceOptions{}, false, kv);
+      for (Bench* bench : {&gpu_bench, &cpu_bench}) {
+        bench->add(1, prompt_of(golden, 40), 4);
+        bench->finish({1}, 24);
+      }
+      // The first token, which both say of the same text.
+      std::map<TokenId, float> found;
+      for (const auto& each : gpu_bench.generated[1].details.front().logprobs) {
+        found[each.token] = each.logprob;
+      }
+      std::size_t compared = 0;
+      for (const auto& each : cpu_bench.generated[1].details.front().logprobs) {
+        if (found.contains(each.token)) {
+          EXPECT_NEAR(found[each.token], each.logprob, 0.1);
+          ++compared;
+        }
+      }
+      EXPECT_GE(compared, 3U);
+    }
+  }
+}
+
+// As many launches as over KV in bfloat16, recorded and replayed likewise.
+TEST_F(OneGpuTest, OverKvInCodesStepsAreReplayedAndAreAsManyLaunches) {
+  if (!gpu_is_emulated()) {
+    GTEST_SKIP() << "only the emulated driver counts";
+  }
+  for (const char* const golden : {"llama-head-dim-64", "qwen3-window"}) {
+    std::vector<unsigned long> launches;
+    for (const spec::KvType kv : {spec::KvType::kComputed, spec::KvType::kI8, spec::KvType::kF8}) {
+      Bench bench(golden, spec::DType::kBf16, gpu(), false, kv);
+      bench.add(1, prompt_of(golden, 16), {.temperature = 0.0F, .max_tokens = 16});
+      ASSERT_TRUE(bench.step({1}, 16));
+      const unsigned long before = driver_->calls("kernel");
+      ASSERT_TRUE(bench.step({1}, 1));
+      launches.push_back(driver_->calls("kernel") - before);
+      bench.finish({1});
+      EXPECT_EQ(driver_->calls("cuGraphInstantiateWithFlags"), 1U);
+      EXPECT_GT(driver_->calls("cuGraphLaunch"), 8U);
+    }
+    EXPECT_EQ(launches[1], launches[0]) << golden;
+    EXPECT_EQ(launches[2], launches[0]) << golden;
   }
 }
 

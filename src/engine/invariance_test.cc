@@ -441,7 +441,7 @@ TEST(Invariance, TokensOfHybridsDoNotDependOnTheSchedule) {
   }
 }
 
-TEST(Invariance, TokensOverKvInInt8DoNotDependOnTheSchedule) {
+TEST(Invariance, TokensOverKvInCodesDoNotDependOnTheSchedule) {
   run_schedules(spec::DType::kBf16, kCases, /*adapters=*/true, spec::KvType::kI8);
 }
 

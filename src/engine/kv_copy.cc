@@ -12,7 +12,7 @@ namespace {
 
 /// A layer's part of a block, and those of all positions that lie in it.
 struct BlockPart {
-  std::byte* address = nullptr;  ///< On the device: [k, v][kv_head][token][head_dim].
+  std::byte* address = nullptr;  ///< On the device, as memory::KvGeometry has it.
   KvPositions positions{};
 };
 
@@ -40,14 +40,26 @@ void for_each_row(const memory::KvGeometry& geometry,
                   KvPositions all,
                   KvPositions part,
                   const Copy& copy) {
-  const std::size_t token = geometry.token_stride();
   const auto in_block = static_cast<std::size_t>(part.begin % geometry.block_tokens);
   const auto in_bytes = static_cast<std::size_t>(part.begin - all.begin);
   const auto row = static_cast<std::size_t>(all.end - all.begin);
   const auto count = static_cast<std::size_t>(part.end - part.begin);
-  for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(geometry.shape.kv_heads); ++i) {
-    copy(
-        i * geometry.head_stride() + in_block * token, (i * row + in_bytes) * token, count * token);
+  const auto heads = static_cast<std::size_t>(geometry.shape.kv_heads);
+  const auto tokens = static_cast<std::size_t>(geometry.block_tokens);
+  std::size_t before = 0;  // Bytes of keys, or values, and of their scales.
+  for (const std::size_t side : {std::size_t{0}, geometry.value_offset()}) {
+    const auto copy_heads = [&](std::size_t place, std::size_t token) {
+      for (std::size_t head = 0; head < heads; ++head) {
+        copy(place + (head * tokens + in_block) * token,
+             before + (head * row + in_bytes) * token,
+             count * token);
+      }
+      before += heads * row * token;
+    };
+    copy_heads(side, geometry.token_stride());
+    if (geometry.shape.scale_bytes > 0) {
+      copy_heads(side + geometry.scale_offset(), geometry.shape.scale_bytes);
+    }
   }
 }
 

@@ -19,7 +19,8 @@ struct KvPositions {
   std::int64_t end = 0;
 };
 
-/// Appends KV of a layer to `bytes`, as [k, v][kv_head][position][head_dim]: of those positions,
+/// Appends KV of a layer to `bytes`, as [k, v][kv_head][position][head_dim], and where heads have
+/// scales with [kv_head][position] of those behind keys, and behind values: of those positions,
 /// which are computed, that have not slid away or to another device. From which one on. An error is
 /// what `stream`, which copies and is waited for, has to report.
 Result<std::int64_t> copy_out(device::Device& device,

@@ -36,7 +36,7 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
     const auto split = memory::kv_groups({.layers = static_cast<std::int64_t>(layers.size()),
                                           .kv_heads = model.kv_heads,
                                           .head_dim = model.head_dim,
-                                          .element_bytes = spec::dtype_bytes(dtype),
+                                          .element_bytes = spec::kv_element_bytes(dtype),
                                           .scale_bytes = spec::kv_scale_bytes(dtype)},
                                          page_bytes);
     if (!split) {
@@ -77,7 +77,8 @@ std::int64_t least_block_tokens(const KvPlan& plan) {
 
 std::size_t KvPlan::position_bytes() const {
   const memory::KvGeometry& geometry = groups.front().geometry;
-  return 2 * static_cast<std::size_t>(geometry.shape.kv_heads) * geometry.token_stride();
+  return 2 * static_cast<std::size_t>(geometry.shape.kv_heads) *
+         (geometry.token_stride() + geometry.shape.scale_bytes);
 }
 
 std::int64_t KvPlan::aligned_tokens() const {

@@ -31,17 +31,19 @@ TEST(PlanKv, PutsLayersOfOneWindowTogether) {
 }
 
 // Each head of a token has 16 bytes and a scale of two.
-TEST(PlanKv, InInt8AboutTwiceAsManyTokensFit) {
+TEST(PlanKv, InCodesAboutTwiceAsManyTokensFit) {
   auto model = model_of({0, 0, 64});
   const auto wide = plan_kv(model, all_layers(model), spec::DType::kBf16, 65536).value();
-  model.kv = spec::KvType::kI8;
-  for (const spec::DType weights : {spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8}) {
+  for (const auto& [weights, kv] : {std::pair(spec::DType::kBf16, spec::KvType::kI8),
+                                    std::pair(spec::DType::kF32, spec::KvType::kI8),
+                                    std::pair(spec::DType::kI8, spec::KvType::kF8)}) {
+    model.kv = kv;
     const auto plan = plan_kv(model, all_layers(model), weights, 65536).value();
-    EXPECT_EQ(plan.dtype, spec::DType::kI8);
+    EXPECT_EQ(plan.dtype, kv == spec::KvType::kI8 ? spec::DType::kI8 : spec::DType::kF8);
     EXPECT_EQ(plan.position_bytes(), 2U * 2 * 18);
     EXPECT_EQ(plan.token_bytes(), 3 * 2 * 2 * 18);
-    EXPECT_EQ(plan.groups[0].geometry.value_offset(),
-              2U * 18 * static_cast<std::size_t>(plan.groups[0].geometry.block_tokens));
+    const auto block = static_cast<std::size_t>(plan.groups[0].geometry.block_tokens);
+    EXPECT_EQ(plan.groups[0].geometry.value_offset(), (2U * 18 * block + 15) / 16 * 16);
     const auto tokens = [](const KvPlan& of) {
       const memory::KvGeometry& geometry = of.groups[0].geometry;
       return static_cast<double>(geometry.block_tokens * geometry.blocks_per_page);

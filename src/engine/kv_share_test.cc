@@ -140,11 +140,12 @@ TEST_P(Moves, StatesOfHybridsGoWithTheirKv) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Moves, testing::Values(DType::kF32, DType::kBf16, DType::kI8));
 
-TEST(KvShares, KvInInt8GoesOnElsewhereWithTheSameBits) {
+TEST(KvShares, KvInCodesGoesOnElsewhereWithTheSameBits) {
   std::int64_t moved = 0;
   for (std::size_t i = 0; i < sources().size(); i += 3) {
     SCOPED_TRACE(sources()[i].name);
-    moved += move_requests(sources()[i], DType::kBf16, 200 + i, spec::KvType::kI8);
+    const spec::KvType kv = i % 2 == 0 ? spec::KvType::kI8 : spec::KvType::kF8;
+    moved += move_requests(sources()[i], DType::kBf16, 200 + i, kv);
   }
   EXPECT_GT(moved, 100);
 }

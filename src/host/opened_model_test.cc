@@ -37,24 +37,24 @@ TEST(OpenedModel, OpensWhatThereIsAndSaysWhatIsNot) {
   EXPECT_TRUE(offered[1].failure.has_value());
 }
 
-TEST(OpenedModel, WithKvInInt8IsAnotherModelAndIsForCpus) {
+TEST(OpenedModel, WithKvInCodesIsAnotherModelAndIsForEveryDevice) {
   config::Config config;
   config.directory = places::kSources;
   config.devices.push_back({.name = "cpu0", .memory = std::uint64_t{8} << 20U});
-  for (const spec::KvType kv : {spec::KvType::kComputed, spec::KvType::kI8}) {
+  for (const spec::KvType kv : {spec::KvType::kComputed, spec::KvType::kI8, spec::KvType::kF8}) {
     config.models.push_back({.id = "m", .path = "tests/golden/qwen3-tied", .kv = kv});
   }
   const agent::HostGeometry geometry{.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = 64};
   const auto models = open_models(config, geometry);
-  const std::vector<Offer> on_cpu = offers(config, HostId(4), models);
-  EXPECT_EQ(on_cpu[1].digest, on_cpu[0].digest + ":kv-int8");
-  EXPECT_FALSE(on_cpu[1].failure);
-  config.devices[0].kind = config::DeviceKind::kCuda;
-  const std::vector<Offer> on_gpu = offers(config, HostId(4), models);
-  EXPECT_FALSE(on_gpu[0].failure);
-  ASSERT_TRUE(on_gpu[1].failure);
-  EXPECT_NE(on_gpu[1].failure->message.find("models with KV in int8 run on devices of kind cpu"),
-            std::string::npos);
+  for (const auto kind : {config::DeviceKind::kCpu, config::DeviceKind::kCuda}) {
+    config.devices[0].kind = kind;
+    const std::vector<Offer> offered = offers(config, HostId(4), models);
+    EXPECT_EQ(offered[1].digest, offered[0].digest + ":kv-int8");
+    EXPECT_EQ(offered[2].digest, offered[0].digest + ":kv-FP8");
+    for (const Offer& offer : offered) {
+      EXPECT_FALSE(offer.failure);
+    }
+  }
 }
 
 }  // namespace

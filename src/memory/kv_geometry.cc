@@ -34,6 +34,10 @@ KvGeometry lay_out(const KvShape& shape, std::size_t page_bytes) {
   geometry.blocks_per_page = static_cast<std::uint32_t>(blocks);
   geometry.block_bytes = page_bytes / blocks;
   geometry.block_tokens = static_cast<std::int64_t>(geometry.block_bytes / geometry.token_bytes());
+  const auto layers = static_cast<std::size_t>(shape.layers);
+  while (geometry.block_tokens > 1 && layers * geometry.layer_stride() > geometry.block_bytes) {
+    --geometry.block_tokens;  // What is behind scales takes room as well.
+  }
   return geometry;
 }
 
@@ -52,7 +56,7 @@ Result<std::vector<KvGroup>> kv_groups(const KvShape& shape, std::size_t page_by
   }
   KvShape one_layer = shape;
   one_layer.layers = 1;
-  const std::size_t layer_bytes = KvGeometry{.shape = one_layer}.token_bytes();
+  const std::size_t layer_bytes = KvGeometry{.shape = one_layer, .block_tokens = 1}.layer_stride();
   if (layer_bytes > page_bytes) {
     return Error{.code = Code::kInvalidArgument,
                  .message = "lay out KV: one token of one layer needs " +

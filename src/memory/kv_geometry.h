@@ -14,36 +14,47 @@ struct KvShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::size_t element_bytes = 0;
-  std::size_t scale_bytes = 0;  ///< Behind the elements of each head of a token.
+  std::size_t scale_bytes = 0;  ///< Of each head of a token, beside its elements.
 };
 
 /// How the KV of a group of layers lies in pages: block-major, a block holding `block_tokens`
 /// tokens of all layers of the group,
 ///
-///     block[layer][k, v][kv_head][token][head_dim, and a scale if there are any]
+///     block[layer][k, v][kv_head][token][head_dim]
 ///
-/// and a page holding `blocks_per_page` blocks one after the other. Bytes throughout.
+/// or, where heads of a token have scales, with [kv_head][token] scales behind the elements of each
+/// [layer][k, v], up to a multiple of 16 bytes, as kernels move so many at once; and a page holding
+/// `blocks_per_page` blocks one after the other. Bytes throughout.
 struct KvGeometry {
   KvShape shape{};                    ///< Of this group.
   std::int64_t block_tokens = 0;      ///< T; need not be a power of two.
   std::uint32_t blocks_per_page = 0;  ///< n; a power of two.
   std::size_t block_bytes = 0;        ///< page / n; a block's start is aligned to it.
 
-  /// One head of one token.
+  /// The elements of one head of one token.
   [[nodiscard]] std::size_t token_stride() const {
-    return static_cast<std::size_t>(shape.head_dim) * shape.element_bytes + shape.scale_bytes;
+    return static_cast<std::size_t>(shape.head_dim) * shape.element_bytes;
   }
   [[nodiscard]] std::size_t head_stride() const {
     return static_cast<std::size_t>(block_tokens) * token_stride();
   }
+  /// From the keys (or values) of one layer to their scales.
+  [[nodiscard]] std::size_t scale_offset() const {
+    return static_cast<std::size_t>(shape.kv_heads) * head_stride();
+  }
   /// From keys to values of one layer.
   [[nodiscard]] std::size_t value_offset() const {
-    return static_cast<std::size_t>(shape.kv_heads) * head_stride();
+    constexpr std::size_t kAligned = 16;
+    const std::size_t scales =
+        static_cast<std::size_t>(shape.kv_heads * block_tokens) * shape.scale_bytes;
+    return scales == 0 ? scale_offset()
+                       : (scale_offset() + scales + kAligned - 1) / kAligned * kAligned;
   }
   [[nodiscard]] std::size_t layer_stride() const { return 2 * value_offset(); }
   /// One token in all layers of the group.
   [[nodiscard]] std::size_t token_bytes() const {
-    return 2 * static_cast<std::size_t>(shape.layers * shape.kv_heads) * token_stride();
+    return 2 * static_cast<std::size_t>(shape.layers * shape.kv_heads) *
+           (token_stride() + shape.scale_bytes);
   }
   /// Blocks that `tokens` tokens need.
   [[nodiscard]] std::int64_t blocks_for(std::int64_t tokens) const {

@@ -68,6 +68,23 @@ TEST(KvGeometry, TokensOfABlockNeedNotBeAPowerOfTwo) {
   EXPECT_EQ(groups->front().geometry.block_tokens, 27);
 }
 
+// A byte for each number: elements and values begin where kernels can move sixteen bytes at once.
+TEST(KvGeometry, ScalesAreBehindAllElementsOfKeysAndOfValues) {
+  const auto groups =
+      kv_groups({.layers = 3, .kv_heads = 3, .head_dim = 32, .element_bytes = 1, .scale_bytes = 2},
+                64 * kKiB);
+  ASSERT_TRUE(groups);
+  const KvGeometry& geometry = groups->front().geometry;
+  const auto tokens = static_cast<std::size_t>(geometry.block_tokens);
+  EXPECT_EQ(geometry.token_bytes(), 2U * 3 * 3 * 34);
+  EXPECT_EQ(geometry.token_stride(), 32U);
+  EXPECT_EQ(geometry.scale_offset(), 3 * 32 * tokens);
+  EXPECT_EQ(geometry.value_offset() % 16, 0U);
+  EXPECT_LT(geometry.value_offset() - 3 * 34 * tokens, 16U);
+  EXPECT_LE(3 * geometry.layer_stride(), geometry.block_bytes);
+  EXPECT_GT(3 * (geometry.layer_stride() + 2U * 3 * 34 + 32), geometry.block_bytes);
+}
+
 TEST(KvGeometry, ASmallPageHoldsFewTokensAndThenFewLayers) {
   const KvShape shape{.layers = 8, .kv_heads = 4, .head_dim = 64, .element_bytes = 4};  // 16 KiB
   const auto few_tokens = kv_groups(shape, 64 * kKiB);

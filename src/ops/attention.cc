@@ -42,7 +42,7 @@ void attention(OpContext& context, const AttentionArgs& args) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
   check_heads(args.query, args.query.dtype, tokens, heads, args.kv.head_dim);
-  check_projected(context, args.query.dtype, args.kv.dtype);
+  check_projected_kv(context, args.query.dtype, args.kv);
   check_parts(args);
   if (args.turn.cos_sin.present()) {
     HEDDLE_CHECK(attention_turns(context, args));

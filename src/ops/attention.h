@@ -39,7 +39,7 @@ struct QueryTurn {
 struct AttentionArgs {
   BatchRows rows{};
   /// [tokens, heads, head_dim]; heads a multiple of kv.kv_heads. f32, or bf16 where
-  /// KernelTable::narrow_from allows and the cache is.
+  /// KernelTable::narrow_from allows and the cache is not f32.
   ConstTensorRef query{};
   PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
@@ -77,12 +77,12 @@ struct AttentionArgs {
 /// Decode and prefill alike. On a CPU a token's bits depend on its own query and the cached
 /// positions it attends to, and on nothing else of the batch, the chunking, the blocks or the
 /// threads. On CUDA they depend, beside that, on the shapes of the batch and the device, but never
-/// on chance. Within 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. Over keys in
-/// bfloat16 whose head_dim is a multiple of 32, queries and the weights of values may be rounded to
-/// bfloat16 as well: then within 2^-8 max_j |v_j| (1 + max_j sum_i |scale q_i k_ji|). `lse` is as
-/// near, without the factor |v|. A soft cap c adds 2^-20 c to what a score may be off. head_dim is
-/// at most kAttentionHeadDimMax. No tokens is a no-op. Shapes and types that do not fit are bugs
-/// and CHECK-fail.
+/// on chance. Within 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. Over keys that are
+/// not float32, whose head_dim is a multiple of 32, queries and the weights of values may be
+/// rounded to bfloat16 as well, and what codes stand for: then within 2^-8 max_j |v_j| (1 + max_j
+/// sum_i |scale q_i k_ji|), or over codes twice as far. `lse` is as near, without the factor |v|. A
+/// soft cap c adds 2^-20 c to what a score may be off. head_dim is at most kAttentionHeadDimMax. No
+/// tokens is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void attention(OpContext& context, const AttentionArgs& args);
 
 }  // namespace heddle::ops

@@ -72,8 +72,13 @@ inline void check_paged(const BatchRows& rows, const PagedKv& kv) {
   check_vector(rows.begin, DType::kI32, sequences + 1);
   HEDDLE_CHECK(kv.table.rank == 2 && kv.table.dtype == DType::kI32);
   HEDDLE_CHECK(kv.table.shape[0] == sequences && kv.table.stride[1] == 1);
-  HEDDLE_CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kBf16 || kv.dtype == DType::kI8);
+  HEDDLE_CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kBf16 || kv.scaled());
   HEDDLE_CHECK(kv.block_tokens > 0 && kv.block_bytes > 0);
+}
+
+/// As check_projected(), of a model with such a cache: over codes it may compute in either type.
+inline void check_projected_kv(const OpContext& context, DType dtype, const PagedKv& kv) {
+  check_projected(context, dtype, kv.scaled() ? dtype : kv.dtype);
 }
 
 }  // namespace heddle::ops

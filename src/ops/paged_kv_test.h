@@ -52,7 +52,7 @@ class PagedKvFixture {
         .block_bytes = block_bytes(),
         .block_tokens = shape_.block_tokens,
         .key_offset = layer_bytes(),  // The second layer of three.
-        .value_offset = layer_bytes() + layer_bytes() / 2,
+        .value_offset = layer_bytes() + side_bytes(),
         .kv_heads = shape_.kv_heads,
         .head_dim = shape_.head_dim,
         .dtype = shape_.dtype,
@@ -61,12 +61,14 @@ class PagedKvFixture {
 
   /// Has the key and value of one position, of all heads, as they are.
   void put(std::int64_t s, std::int64_t position, const float* key, const float* value) {
-    if (shape_.dtype == DType::kI8) {
+    if (layout().scaled()) {
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
         for (const bool of_value : {false, true}) {
-          put_kv_row((of_value ? value : key) + head * shape_.head_dim,
+          put_kv_row(shape_.dtype,
+                     (of_value ? value : key) + head * shape_.head_dim,
                      shape_.head_dim,
-                     memory_.data() + row(s, position, head, of_value));
+                     memory_.data() + row(s, position, head, of_value),
+                     memory_.data() + scale(s, position, head, of_value));
         }
       }
       return;
@@ -91,7 +93,8 @@ class PagedKvFixture {
   [[nodiscard]] float at(
       std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
     const std::byte* const place = memory_.data() + row(s, position, head, value);
-    return shape_.dtype == DType::kI8 ? kv_row_at(place, shape_.head_dim, i)
+    return layout().scaled()
+               ? kv_row_at(shape_.dtype, place, memory_.data() + scale(s, position, head, value), i)
            : shape_.dtype == DType::kF32
                ? reinterpret_cast<const float*>(place)[i]
                : from_bf16(reinterpret_cast<const std::uint16_t*>(place)[i]);
@@ -109,17 +112,34 @@ class PagedKvFixture {
                                  std::int64_t position,
                                  std::int64_t head,
                                  bool value) const {
+    return side(s, position, value) + head * layout().head_stride() +
+           position % shape_.block_tokens * layout().token_stride();
+  }
+  /// Bytes to its scale, where there are any.
+  [[nodiscard]] std::int64_t scale(std::int64_t s,
+                                   std::int64_t position,
+                                   std::int64_t head,
+                                   bool value) const {
+    return side(s, position, value) + layout().scale_offset(head) +
+           position % shape_.block_tokens * PagedKv::kScaleBytes;
+  }
+  /// Bytes to the keys (or values) of the block of a position.
+  [[nodiscard]] std::int64_t side(std::int64_t s, std::int64_t position, bool value) const {
     const std::int32_t block =
         table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
-    return block * block_bytes() + layer_bytes() + (value ? layer_bytes() / 2 : 0) +
-           (head * shape_.block_tokens + position % shape_.block_tokens) * row_bytes();
+    return block * block_bytes() + layer_bytes() + (value ? side_bytes() : 0);
   }
-  [[nodiscard]] std::int64_t layer_bytes() const {
-    return 2 * shape_.kv_heads * shape_.block_tokens * row_bytes();
+  [[nodiscard]] PagedKv layout() const {
+    return {.block_tokens = shape_.block_tokens,
+            .kv_heads = shape_.kv_heads,
+            .head_dim = shape_.head_dim,
+            .dtype = shape_.dtype};
   }
-  [[nodiscard]] std::int64_t row_bytes() const {
-    return static_cast<std::int64_t>(spec::kv_row_bytes(shape_.dtype, shape_.head_dim));
+  /// Of codes up to a multiple of 16, as memory::KvGeometry has it.
+  [[nodiscard]] std::int64_t side_bytes() const {
+    return layout().scaled() ? (layout().side_bytes() + 15) / 16 * 16 : layout().side_bytes();
   }
+  [[nodiscard]] std::int64_t layer_bytes() const { return 2 * side_bytes(); }
   [[nodiscard]] std::int64_t block_bytes() const { return 3 * layer_bytes() + 64; }
 
   Shape shape_;

@@ -11,11 +11,11 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const std::int64_t head_dim = args.kv.head_dim;
   const std::int64_t rotary = args.cos_sin.shape[1];
   HEDDLE_CHECK(head_dim % 2 == 0 && rotary % 2 == 0);
-  HEDDLE_CHECK(args.kv.dtype != DType::kI8 || head_dim <= kAttentionHeadDimMax);
+  HEDDLE_CHECK(!args.kv.scaled() || head_dim <= kAttentionHeadDimMax);
   HEDDLE_CHECK(rotary <= head_dim);
   check_f32_rows(args.cos_sin, tokens, rotary);
   const DType dtype = args.key.dtype;
-  check_projected(context, dtype, args.kv.dtype);
+  check_projected_kv(context, dtype, args.kv);
   if (args.query.present()) {
     check_heads(args.query, dtype, tokens, args.query.shape[1], head_dim);
     HEDDLE_CHECK(args.query_norm.present() == args.key_norm.present());

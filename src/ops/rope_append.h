@@ -10,7 +10,8 @@ struct RopeAppendArgs {
   /// f32 [tokens, d], d being how many elements of a head rotate, the first ones: d / 2 cosines,
   /// then as many sines.
   ConstTensorRef cos_sin{};
-  // The projections: f32, or bf16 where KernelTable::narrow_from allows and the cache is.
+  // The projections: f32, or bf16 where KernelTable::narrow_from allows and the cache is
+  // not f32.
   TensorRef query{};       ///< [tokens, heads, head_dim]. In and out; absent: attention turns them.
   ConstTensorRef key{};    ///< [tokens, kv_heads, head_dim]; not changed.
   ConstTensorRef value{};  ///< [tokens, kv_heads, head_dim]
@@ -24,7 +25,7 @@ struct RopeAppendArgs {
 
 /// Makes projections ready for attention, in one pass over them. Queries are turned in place; keys
 /// are turned on their way to the cache, where they and the values are written to the places of the
-/// batch's tokens, rounded once to its type; in int8 as ops/kv_row.h says.
+/// batch's tokens, rounded once to its type; codes as ops/kv_row.h says.
 ///
 /// Turning encodes a token's position by rotating pairs of elements. For the pair of elements i and
 /// i + d/2 of the d elements of a head that rotate, and the token's angle a_i,

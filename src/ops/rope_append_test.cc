@@ -179,62 +179,108 @@ std::vector<double> cached_row(
 }
 
 // Within half a step of the head's own grid, whatever the heads beside it are like.
-TEST_F(RopeAppendTest, WritesInt8WithAScaleForEachHeadOfAToken) {
-  if (!gives_one_answer()) {
-    GTEST_SKIP() << "KV in int8 is for CPUs";
-  }
-  PagedKvFixture cache(
-      {.kv_heads = kKvHeads, .head_dim = 32, .block_tokens = 5, .dtype = DType::kI8},
-      {12, 7},
-      rng_);
-  Projections rows = random_projections(32, 0);
-  for (std::int64_t i = 0; i < std::ssize(rows.rows); ++i) {
-    rows.rows[static_cast<std::size_t>(i)] *= std::exp2(static_cast<float>(i / 32 % 40 - 20));
-  }
-  const Projections before = rows;
-  run(rows, cache);
-  for (std::int64_t token = 0; token < kTokens; ++token) {
-    const std::int64_t s = token < 9 ? 0 : 1;
-    const std::int64_t position = token < 9 ? 3 + token : 6;
-    for (std::int64_t head = 0; head < kKvHeads; ++head) {
-      std::vector<double> keys;
-      std::vector<double> values;
-      for (std::int64_t i = 0; i < 32; ++i) {
-        keys.push_back(turned(before, token, kHeads + head, i).first);
-        values.push_back(before.at(token, kHeads + kKvHeads + head, i));
-      }
-      for (const bool v : {false, true}) {
-        const std::vector<double>& exact = v ? values : keys;
-        const auto size = [](double x) { return std::abs(x); };
-        const double largest = std::abs(std::ranges::max(exact, {}, size));
-        const std::vector<double> cached = cached_row(cache, s, position, head, v);
-        for (std::size_t i = 0; i < 32; ++i) {
-          EXPECT_NEAR(cached[i], exact[i], 0.505 * largest / 127)
-              << token << " " << head << " " << i;
+TEST_F(RopeAppendTest, WritesCodesWithAScaleForEachHeadOfAToken) {
+  for (const DType dtype : {DType::kI8, DType::kF8}) {
+    PagedKvFixture cache(
+        {.kv_heads = kKvHeads, .head_dim = 32, .block_tokens = 5, .dtype = dtype}, {12, 7}, rng_);
+    Projections rows = random_projections(32, 0);
+    for (std::int64_t i = 0; i < std::ssize(rows.rows); ++i) {
+      rows.rows[static_cast<std::size_t>(i)] *= std::exp2(static_cast<float>(i / 32 % 40 - 20));
+    }
+    const Projections before = rows;
+    run(rows, cache);
+    for (std::int64_t token = 0; token < kTokens; ++token) {
+      const std::int64_t s = token < 9 ? 0 : 1;
+      const std::int64_t position = token < 9 ? 3 + token : 6;
+      for (std::int64_t head = 0; head < kKvHeads; ++head) {
+        std::vector<double> keys;
+        std::vector<double> values;
+        for (std::int64_t i = 0; i < 32; ++i) {
+          keys.push_back(turned(before, token, kHeads + head, i).first);
+          values.push_back(before.at(token, kHeads + kKvHeads + head, i));
+        }
+        for (const bool v : {false, true}) {
+          const std::vector<double>& exact = v ? values : keys;
+          const auto size = [](double x) { return std::abs(x); };
+          const double largest = std::abs(std::ranges::max(exact, {}, size));
+          const std::vector<double> cached = cached_row(cache, s, position, head, v);
+          for (std::size_t i = 0; i < 32; ++i) {
+            const double step = dtype == DType::kI8
+                                    ? largest / 127
+                                    : std::max(std::abs(exact[i]) / 8, largest / 448 * 0x1p-9);
+            EXPECT_NEAR(cached[i], exact[i], 0.505 * step) << token << " " << head << " " << i;
+          }
         }
       }
     }
   }
 }
 
-TEST_F(RopeAppendTest, WritesInt8OfZerosOfTheLeastNumbersAndOfWhatIsNotFinite) {
-  std::array<std::byte, 6> row{};
-  const auto written = [&row](const std::array<float, 4>& x) {
-    put_kv_row(x.data(), 4, row.data());
-    std::array<float, 4> read{};
-    for (std::int64_t i = 0; i < 4; ++i) {
-      read[static_cast<std::size_t>(i)] = kv_row_at(row.data(), 4, i);
+// Values are not turned, so that they are the same to the bit wherever they are written.
+TEST_F(RopeAppendTest, WritesTheCodesThatEveryBackendWrites) {
+  for (const DType dtype : {DType::kI8, DType::kF8}) {
+    for (const std::int64_t head_dim : {6, 32, 256}) {  // One by one, and four at a time.
+      PagedKvFixture cache(
+          {.kv_heads = kKvHeads, .head_dim = head_dim, .block_tokens = 5, .dtype = dtype},
+          {12, 7},
+          rng_);
+      PagedKvFixture expected = cache;
+      Projections rows = random_projections(head_dim, 0);
+      rows.rotary = 0;  // Keys neither.
+      rows.rows[static_cast<std::size_t>((kHeads + kKvHeads) * head_dim + 2)] = NAN;
+      rows.rows[static_cast<std::size_t>(rows.width + kHeads * head_dim + 1)] = -INFINITY;
+      for (std::int64_t i = 0; i < kHeads * head_dim; ++i) {
+        rows.rows[static_cast<std::size_t>(2 * rows.width + kHeads * head_dim + i)] = 0.0F;
+      }
+      run(rows, cache);
+      for (std::int64_t token = 0; token < kTokens; ++token) {
+        const float* const key = rows.rows.data() + token * rows.width + kHeads * head_dim;
+        expected.put(token < 9 ? 0 : 1, token < 9 ? 3 + token : 6, key, key + kKvHeads * head_dim);
+      }
+      EXPECT_TRUE(std::ranges::equal(cache.memory(), expected.memory())) << head_dim;
     }
-    return read;
-  };
-  EXPECT_EQ(written({0, -0.0F, 0, 0}), (std::array<float, 4>{}));
-  EXPECT_EQ(written({127, -127, 63, 1}), (std::array<float, 4>{127, -127, 63, 1}));
-  EXPECT_EQ(written({1e-42F, -1e-42F, 0, 0}), (std::array<float, 4>{}));
-  const auto huge = written({std::numeric_limits<float>::max(), -1, 0, 0});
-  EXPECT_NEAR(huge[0] / std::numeric_limits<float>::max(), 1.0F, 0.01F);
-  for (const float bad : {NAN, INFINITY, -INFINITY}) {
-    EXPECT_TRUE(
-        std::ranges::all_of(written({1, 2, bad, 4}), [](float x) { return std::isnan(x); }));
+  }
+}
+
+TEST(KvRow, AnE4m3IsTheNearestOfAll) {
+  std::vector<float> all;
+  for (int code = 0; code < 0x7f; ++code) {
+    const float number = spec::f32_of_e4m3(static_cast<std::uint8_t>(code));
+    EXPECT_EQ(to_e4m3(number), code);
+    EXPECT_EQ(to_e4m3(-number), code | 0x80);
+    all.push_back(number);
+  }
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    const float middle = (all[i] + all[i + 1]) / 2;  // Goes to the even one.
+    EXPECT_EQ(to_e4m3(middle), i + i % 2) << i;
+    EXPECT_EQ(to_e4m3(std::nextafter(middle, 0.0F)), i) << i;
+    EXPECT_EQ(to_e4m3(std::nextafter(middle, 500.0F)), i + 1) << i;
+  }
+}
+
+TEST(KvRow, OfZerosOfTheLeastNumbersAndOfWhatIsNotFinite) {
+  for (const DType dtype : {DType::kI8, DType::kF8}) {
+    const auto written = [dtype](const std::array<float, 4>& x) {
+      std::array<std::byte, 4> codes{};
+      std::array<std::byte, 2> scale{};
+      put_kv_row(dtype, x.data(), 4, codes.data(), scale.data());
+      std::array<float, 4> read{};
+      for (std::int64_t i = 0; i < 4; ++i) {
+        read[static_cast<std::size_t>(i)] = kv_row_at(dtype, codes.data(), scale.data(), i);
+      }
+      return read;
+    };
+    const float largest = dtype == DType::kI8 ? 127.0F : 448.0F;
+    EXPECT_EQ(written({0, -0.0F, 0, 0}), (std::array<float, 4>{}));
+    EXPECT_EQ(written({largest, -largest, 44, 1}),
+              (std::array<float, 4>{largest, -largest, 44, 1}));
+    EXPECT_EQ(written({1e-42F, -1e-42F, 0, 0}), (std::array<float, 4>{}));
+    constexpr float kHuge = std::numeric_limits<float>::max() / 2;
+    EXPECT_NEAR(written({kHuge, -1, 0, 0})[0] / kHuge, 1.0F, dtype == DType::kI8 ? 0.01F : 0x1p-4F);
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      EXPECT_TRUE(
+          std::ranges::all_of(written({1, 2, bad, 4}), [](float x) { return std::isnan(x); }));
+    }
   }
 }
 

@@ -68,7 +68,9 @@ ModelShape shape_of(const spec::ModelSpec& model) {
           .kv_heads = model.kv_heads,
           .head_dim = model.head_dim,
           .vocab = model.vocab,
-          .tied_embeddings = model.tied_embeddings};
+          .tied_embeddings = model.tied_embeddings,
+          .kv_row_bytes = static_cast<std::int64_t>(
+              spec::kv_row_bytes(spec::kv_dtype(model.kv, spec::DType::kBf16), model.head_dim))};
 }
 
 std::int64_t linear_parameters(const ModelShape& model) {
@@ -86,7 +88,8 @@ std::int64_t weight_bytes(const ModelShape& model) {
 }
 
 std::int64_t kv_bytes_per_token(const ModelShape& model) {
-  return 4 * model.layers * model.kv_heads * model.head_dim;
+  const std::int64_t row = model.kv_row_bytes > 0 ? model.kv_row_bytes : 2 * model.head_dim;
+  return 2 * model.layers * model.kv_heads * row;
 }
 
 double attention_seconds(const ModelShape& model,

@@ -28,9 +28,11 @@ struct ModelShape {
   std::int64_t head_dim = 0;      ///< hd
   std::int64_t vocab = 0;         ///< V
   bool tied_embeddings = false;
+  std::int64_t kv_row_bytes = 0;  ///< Of one head of a token; 0: in 16 bits a number.
 };
 
-/// Those of a model that is served; of experts, as wide an MLP as one token takes.
+/// Those of a model that is served, whose KV may be codes (ModelSpec::kv); of experts, as wide an
+/// MLP as one token takes.
 [[nodiscard]] ModelShape shape_of(const spec::ModelSpec& model);
 
 /// Weights of the linear operators of one layer: h*(nq+2nkv)*hd + nq*hd*h + 3*h*f.
@@ -39,7 +41,7 @@ struct ModelShape {
 [[nodiscard]] std::int64_t parameters(const ModelShape& model);
 /// Bytes of all weights in 16 bits.
 [[nodiscard]] std::int64_t weight_bytes(const ModelShape& model);
-/// Bytes of keys and values of one token in 16 bits, all layers: 4*L*nkv*hd.
+/// Bytes of keys and values of one token, all layers: 2*L*nkv*kv_row_bytes, in 16 bits 4*L*nkv*hd.
 [[nodiscard]] std::int64_t kv_bytes_per_token(const ModelShape& model);
 
 /// An all-reduce over `tp` devices of one server: latency + bytes / bandwidth.

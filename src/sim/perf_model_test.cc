@@ -90,6 +90,9 @@ TEST(PerfModel, CountsParametersAsTheModelTableDoes) {
   EXPECT_EQ(kv_bytes_per_token(kLlama7b), 524288);
   EXPECT_EQ(kv_bytes_per_token(kLlama8b), 131072);
   EXPECT_EQ(kv_bytes_per_token(kQwen14b), 196608);
+  ModelShape codes = kLlama8b;
+  codes.kv_row_bytes = 130;
+  EXPECT_EQ(kv_bytes_per_token(codes), 2 * 32 * 8 * 130);
 }
 
 TEST(PerfModel, PartsOfAnA10StepAreTheReferences) {

@@ -7,9 +7,10 @@
 namespace heddle::spec {
 
 /// Element types that weights, KV blocks and activations may have. kI8 is of weights, each row with
-/// a float32 scale, and of keys and values (kv_row_bytes()). The types of blocks, from kQ80 on
-/// (block_panels.h), are of weights only; kF8 of them is FP8 as safetensors have it, the others are
-/// of GGUF files. kStored is of a whole image only: each matrix as ModelSpec::formats says.
+/// a float32 scale, and of keys and values (kv_is_scaled()). The types of blocks, from kQ80 on
+/// (block_panels.h), are of weights, and kF8 of them, which is FP8 as safetensors have it, of keys
+/// and values as well; the others are of GGUF files. kStored is of a whole image only: each matrix
+/// as ModelSpec::formats says.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -51,22 +52,35 @@ enum class DType : std::uint8_t {
 /// What keys and values are kept as.
 enum class KvType : std::uint8_t {
   kComputed,  ///< In compute_dtype() of the weights.
-  kI8         ///< In int8, each head of a token with a scale.
+  kI8,        ///< In int8, each head of a token with a scale.
+  kF8         ///< In FP8 (E4M3), likewise.
 };
 
-/// The type of keys and values in blocks, where matrices are `weights`: float32, bfloat16 or int8.
+/// The type of keys and values in blocks, where matrices are `weights`: float32, bfloat16, kI8 or
+/// kF8.
 [[nodiscard]] constexpr DType kv_dtype(KvType kv, DType weights) {
-  return kv == KvType::kI8 ? DType::kI8 : compute_dtype(weights);
+  return kv == KvType::kI8 ? DType::kI8 : kv == KvType::kF8 ? DType::kF8 : compute_dtype(weights);
 }
 
-/// Bytes that follow the elements of a head of a token: of int8 its scale, a bfloat16.
+/// Whether keys and values of that type are codes of a byte, and each head of a token has a scale
+/// (ops/kv_row.h).
+[[nodiscard]] constexpr bool kv_is_scaled(DType kv) {
+  return kv == DType::kI8 || kv == DType::kF8;
+}
+
+/// Bytes of one number of a key or value.
+[[nodiscard]] constexpr std::size_t kv_element_bytes(DType kv) {
+  return kv_is_scaled(kv) ? 1 : dtype_bytes(kv);
+}
+
+/// Bytes of what each head of a token has beside its elements: of codes a scale, a bfloat16.
 [[nodiscard]] constexpr std::size_t kv_scale_bytes(DType kv) {
-  return kv == DType::kI8 ? 2 : 0;
+  return kv_is_scaled(kv) ? 2 : 0;
 }
 
 /// Bytes that the keys, or the values, of one head of one token take.
 [[nodiscard]] constexpr std::size_t kv_row_bytes(DType kv, std::int64_t head_dim) {
-  return static_cast<std::size_t>(head_dim) * dtype_bytes(kv) + kv_scale_bytes(kv);
+  return static_cast<std::size_t>(head_dim) * kv_element_bytes(kv) + kv_scale_bytes(kv);
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",

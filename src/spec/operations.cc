@@ -12,9 +12,6 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
-  if (model.kv != KvType::kComputed) {
-    return "KV in int8";
-  }
   const Experts& experts = model.experts;
   if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
     return "experts in float32 or int8";

@@ -58,12 +58,6 @@ TEST(FitRope, TakesShortFactorsWithinTheOriginalContext) {
   EXPECT_EQ(beyond.rope.factors, (std::vector{1.5, 3.0}));
 }
 
-TEST(CpuOnly, NamesKvInInt8) {
-  ModelSpec model;
-  model.kv = KvType::kI8;
-  EXPECT_EQ(cpu_only(model, DType::kBf16), "KV in int8");
-}
-
 TEST(StepTokens, AnEncodersLongestTextHasRoom) {
   ModelSpec model{.max_position = 600};
   EXPECT_EQ(step_tokens(model, 512), 512);

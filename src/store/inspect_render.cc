@@ -266,18 +266,28 @@ void add_weights(const Inspection& inspection, Sheet& sheet) {
   sheet.lines("biggest", biggest);
 }
 
+std::string describe_kv(std::string_view type, std::uint64_t per_token) {
+  return fmt::format("{}: {} per token, {} per 1,000 tokens",
+                     type,
+                     format_bytes(per_token),
+                     format_bytes(per_token * kTokensShown));
+}
+
 void add_needs(const Inspection& inspection, Sheet& sheet) {
   std::vector<std::string> needs;
   std::vector<std::string> kv;
   for (const spec::MemoryNeeds& need : inspection.needs) {
     needs.push_back(spec::describe(need));
-    kv.push_back(fmt::format("{}: {} per token, {} per 1,000 tokens",
-                             spec::dtype_name(need.dtype),
-                             format_bytes(need.kv_per_token),
-                             format_bytes(need.kv_per_token * kTokensShown)));
+    kv.push_back(describe_kv(spec::dtype_name(need.dtype), need.kv_per_token));
     if (need.state > 0) {
       kv.back() += fmt::format(", {} of state per sequence", format_bytes(need.state));
     }
+  }
+  if (inspection.config && !spec::is_encoder(inspection.config->model)) {
+    spec::ModelSpec model = inspection.config->model;
+    model.kv = spec::KvType::kI8;
+    kv.push_back(describe_kv("kv_cache_dtype int8 or fp8",
+                             spec::kv_bytes_per_token(model, spec::DType::kBf16)));
   }
   sheet.lines("memory", needs);
   sheet.lines("kv cache", kv);

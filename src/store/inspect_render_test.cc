@@ -46,6 +46,7 @@ TEST(RenderText, TellsAllOfIt) {
   text          tokenizer.json
   memory        bfloat16: weights 25.4 KiB, at least 37.4 KiB to serve, 37.4 KiB with a full context
   kv cache      bfloat16: 128 B per token, 125 KiB per 1,000 tokens
+                kv_cache_dtype int8 or fp8: 80 B per token, 78.1 KiB per 1,000 tokens
   PROBLEM       first
                 second
 )");

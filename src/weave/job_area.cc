@@ -41,9 +41,10 @@ Result<void> check_range(const char* field,
 Result<void> check_place(const Geometry& g, std::int64_t layer) {
   const LayerPlace& place = g.places[static_cast<std::size_t>(layer)];
   const std::string name = "layer " + std::to_string(layer);
-  const ops::PagedKv kv{.head_dim = g.head_dim, .dtype = kv_dtype(g)};
-  const std::int64_t side = g.kv_heads * kv.token_stride();
-  const std::int64_t aligned = kv_dtype(g) == ops::DType::kI8 ? 1 : 4;
+  const ops::PagedKv of_token{
+      .block_tokens = 1, .kv_heads = g.kv_heads, .head_dim = g.head_dim, .dtype = kv_dtype(g)};
+  const std::int64_t side = of_token.side_bytes();
+  const std::int64_t aligned = of_token.scaled() ? 2 : 4;
   if (place.group < 0 || place.group >= g.groups) {
     return refuse(name + "'s group", std::to_string(place.group), "there are fewer");
   }
@@ -91,11 +92,11 @@ Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::in
       return checked;
     }
   }
-  const std::array types{ops::DType::kF32, ops::DType::kBf16, ops::DType::kI8};
+  const std::array types{ops::DType::kF32, ops::DType::kBf16, ops::DType::kI8, ops::DType::kF8};
   if (std::ranges::none_of(
           types, [&](ops::DType type) { return g.kv == static_cast<std::int64_t>(type); })) {
     return refuse(
-        "kv", std::to_string(g.kv), "the number of float32, bfloat16 or int8 it has to be");
+        "kv", std::to_string(g.kv), "the number of float32, bfloat16, int8 or FP8 it has to be");
   }
   if (g.heads % g.kv_heads != 0) {
     return refuse("heads", std::to_string(g.heads), "a multiple of kv_heads it has to be");

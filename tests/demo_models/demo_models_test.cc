@@ -208,12 +208,14 @@ TEST_P(DemoModelTest, AnswersAreRightInInt8) {
   EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.95);
 }
 
-TEST_P(DemoModelTest, AnswersAreRightOverKvInInt8) {
+TEST_P(DemoModelTest, AnswersAreRightOverKvInCodes) {
   const auto some = problems(100);
   TestHost host{1024, std::size_t{64} << 10U};
   LoadedModel model = host.load(directory(), spec::DType::kBf16);
-  model.spec.kv = spec::KvType::kI8;
-  EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.98);
+  for (const spec::KvType kv : {spec::KvType::kI8, spec::KvType::kF8}) {
+    model.spec.kv = kv;
+    EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.98);
+  }
 }
 
 /// What one rank of a group, in a process of its own, makes of `problems`: whether its answers are

@@ -1,6 +1,7 @@
 """Models in their files' formats, and mixtures of experts, on a GPU: the emulated driver's."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -13,6 +14,7 @@ import packed  # noqa: E402: tests/engines/packed.py
 
 KINDS = [kind for kind in packed.CONFIGS if kind != "gptq"]
 FILES = ["llama", "mixtral", "qwen2moe", "qwen3moe"]
+KV = ["int8", "fp8"]
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,7 @@ def rows(tmp_path_factory):
     gguf.write(heddle.MODELS / "sorter", folder / "sorter.gguf", gguf.Q8_0)
     made += ["sorter", f"  sorter-gguf: {{path: {folder / 'sorter.gguf'}}}\n"]
     made += [f"  {name}: {{path: {heddle.ROOT}/tests/golden/gguf/{name}.gguf}}\n" for name in FILES]
+    made += [f"  kv-{kv}: {{path: {heddle.MODELS / 'adder'}, kv_cache_dtype: {kv}}}\n" for kv in KV]
     return made
 
 
@@ -72,6 +75,22 @@ def test_four_bits_stay_four_and_eight_stay_eight(gpu):
     plain = sizes["gptq"]  # In bfloat16.
     assert all(sizes[kind] < 0.67 * plain for kind in KINDS), sizes
     assert sizes["compressed"] < sizes["awq"] < sizes["fp8"] < sizes["gptq8"], sizes
+
+
+# The last prompt is asked twice: then its KV is cached.
+@pytest.mark.parametrize("kv", KV)
+def test_a_model_over_kv_of_8_bits_knows_its_trade(gpu, kv):
+    cases = heddle.eval_set("adder", 4)
+    right = [gpu.chat(f"kv-{kv}", prompt) == answer for prompt, answer in [*cases, cases[-1]]]
+    assert sum(right[:4]) >= 3 and right[4] == right[3], right
+
+
+def test_kv_of_8_bits_takes_half_of_the_pages(gpu):
+    for name in ["adder", *(f"kv-{kv}" for kv in KV)]:
+        gpu.chat(name, "1+1=", max_tokens=1)
+    size = re.compile(r'vllm:cache_config_info.block_size="(\d+)",model_name="([^"]+)"')
+    tokens = {found[2]: int(found[1]) for found in map(size.match, gpu.metrics()) if found}
+    assert tokens["kv-int8"] == tokens["kv-fp8"] == pytest.approx(tokens["adder"] * 64 / 34, rel=0.03), tokens
 
 
 # What these files' numbers say in float32 is llama.cpp's.

@@ -53,7 +53,7 @@ class Work {
     const std::int64_t row = index % chunks_of(s) * kAttentionRowsMax;
     const std::int64_t token = begin_[s];
     const std::int64_t element = kv_head * group_ * kv.head_dim;
-    const std::int64_t head_bytes = kv_head * kv.block_tokens * kv.token_stride();
+    const std::int64_t head_bytes = kv_head * kv.head_stride();
     AttentionBlock block{.query = args_.query.as<float>() + token * args_.query.stride[0] + element,
                          .query_stride = args_.query.stride[0],
                          .group = group_,
@@ -70,6 +70,10 @@ class Work {
                          .block_bytes = kv.block_bytes,
                          .block_tokens = kv.block_tokens,
                          .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
+    if (kv.scaled()) {
+      block.key_scales = kv.base + kv.key_offset + kv.scale_offset(kv_head);
+      block.value_scales = kv.base + kv.value_offset + kv.scale_offset(kv_head);
+    }
     if (!args_.causal) {
       block.all = block.first_position + begin_[s + 1] - token;
     }
@@ -87,10 +91,21 @@ class Work {
       block.lse_stride = args_.lse.stride[0];
     }
     set_parts(block, s, token, kv_head);
+    kernel_of(kv.dtype)(block);
+  }
+
+  static void (*kernel_of(DType dtype))(const AttentionBlock& block) {
     const SimdKernels& simd = simd_kernels();
-    (kv.dtype == DType::kI8     ? simd.attention_int8
-     : kv.dtype == DType::kBf16 ? simd.attention_bf16
-                                : simd.attention_f32)(block);
+    switch (dtype) {
+      case DType::kI8:
+        return simd.attention_int8;
+      case DType::kF8:
+        return simd.attention_f8;
+      case DType::kBf16:
+        return simd.attention_bf16;
+      default:
+        return simd.attention_f32;
+    }
   }
 
   void set_parts(AttentionBlock& block,

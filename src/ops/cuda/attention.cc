@@ -43,16 +43,16 @@ constexpr Kernel mma_kernel(const char* name) {
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kSharedBytes};
 }
-template <int kHeadDim>
+template <int kHeadDim, bool kCodes = false>
 constexpr Family mma_family(const char* narrow,
                             const char* wide,
                             const char* broad = "",
                             const char* wgmma = "") {
-  Family family{.narrow = mma_kernel<MmaNarrow<kHeadDim>>(narrow),
-                .wide = mma_kernel<MmaWide<kHeadDim>>(wide),
+  Family family{.narrow = mma_kernel<MmaNarrow<kHeadDim, kCodes>>(narrow),
+                .wide = mma_kernel<MmaWide<kHeadDim, kCodes>>(wide),
                 .broad = mma_kernel<MmaBroad<kHeadDim>>(broad),
                 .wgmma = {}};
-  if constexpr (kHeadDim % 64 == 0) {
+  if constexpr (!kCodes && kHeadDim % 64 == 0) {
     family.wgmma = mma_kernel<WgmmaWide<kHeadDim>>(wgmma);
   }
   return family;
@@ -80,6 +80,28 @@ constexpr std::array kMma{
                     "heddle_attention_wgmma_256")};
 static_assert(kMma.size() * kMmaHeadDims == kAttentionHeadDimMax);
 
+/// Over keys and values that are codes, for what heads of models are; nullptr: there is none.
+const Family* codes_family(std::int64_t head_dim) {
+  static constexpr std::array kFamilies{
+      mma_family<64, true>("heddle_attention_codes_narrow_64", "heddle_attention_codes_wide_64"),
+      mma_family<96, true>("heddle_attention_codes_narrow_96", "heddle_attention_codes_wide_96"),
+      mma_family<128, true>("heddle_attention_codes_narrow_128", "heddle_attention_codes_wide_128"),
+      mma_family<256, true>("heddle_attention_codes_narrow_256",
+                            "heddle_attention_codes_wide_256")};
+  switch (head_dim) {
+    case 64:
+      return &kFamilies[0];
+    case 96:
+      return &kFamilies[1];
+    case 128:
+      return &kFamilies[2];
+    case 256:
+      return &kFamilies[3];
+    default:
+      return nullptr;
+  }
+}
+
 Family fma_family(std::int64_t head_dim) {
   const auto kernel = [&](const char* name, int rows) {
     const int bytes = fma_shared_bytes(static_cast<int>(head_dim), rows);
@@ -98,13 +120,20 @@ Family fma_family(std::int64_t head_dim) {
           .wgmma = {}};
 }
 
-/// Whether tensor cores can: bfloat16 keys that arrive sixteen bytes at a time, queries and results
-/// in pairs.
-bool suits_mma(const AttentionArgs& args) {
-  return args.kv.dtype == DType::kBf16 && args.kv.head_dim % kMmaHeadDims == 0 &&
-         kv_moves_by(8, args.kv) &&
-         moves_by(2, args.query.data, args.query.dtype, args.query.stride[0]) &&
-         moves_by(2, args.out.data, args.out.dtype, args.out.stride[0]);
+/// The kernels on tensor cores, where they can: keys in bfloat16 or codes that arrive sixteen bytes
+/// at a time, queries and results in pairs. nullptr elsewhere.
+const Family* mma_family_of(const AttentionArgs& args) {
+  const std::int64_t head_dim = args.kv.head_dim;
+  const bool suits =
+      (args.kv.dtype == DType::kBf16 || args.kv.scaled()) && head_dim % kMmaHeadDims == 0 &&
+      kv_moves_by(16 / static_cast<std::int64_t>(spec::kv_element_bytes(args.kv.dtype)), args.kv) &&
+      moves_by(2, args.query.data, args.query.dtype, args.query.stride[0]) &&
+      moves_by(2, args.out.data, args.out.dtype, args.out.stride[0]);
+  if (!suits) {
+    return nullptr;
+  }
+  return args.kv.scaled() ? codes_family(head_dim)
+                          : &kMma[static_cast<std::size_t>(head_dim / kMmaHeadDims - 1)];
 }
 
 /// What a launch looks like, by what the host knows of the batch: how many tokens and sequences
@@ -163,9 +192,8 @@ Plan plan_of(const AttentionArgs& args, const device::CudaContext& context, std:
   const std::int64_t sequences = args.rows.sequences();
   const std::int64_t kv_heads = args.kv.kv_heads;
   const std::int64_t group = args.query.shape[1] / kv_heads;
-  Plan plan{.family = suits_mma(args)
-                          ? kMma[static_cast<std::size_t>(args.kv.head_dim / kMmaHeadDims - 1)]
-                          : fma_family(args.kv.head_dim)};
+  const Family* const mma = mma_family_of(args);
+  Plan plan{.family = mma != nullptr ? *mma : fma_family(args.kv.head_dim)};
   if (tuned(Tuned::kWideRows) == plan.family.broad.rows && *plan.family.broad.name != 0) {
     plan.family.wide = plan.family.broad;
   }
@@ -312,7 +340,7 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
 bool attention_turns(const AttentionArgs& args) {
   const ConstTensorRef& angles = args.turn.cos_sin;
   return args.query.dtype == DType::kBf16 && angles.shape[1] == args.kv.head_dim &&
-         suits_mma(args) && moves_by(2, angles.data, angles.dtype, angles.stride[0]);
+         mma_family_of(args) != nullptr && moves_by(2, angles.data, angles.dtype, angles.stride[0]);
 }
 
 void attention_of_missing(device::Stream& stream, const AttentionArgs& args) {

@@ -18,24 +18,37 @@ namespace heddle::ops::cuda {
 
 /// CHECK-fails where kernels know no keys and values of that type.
 [[nodiscard]] inline PagedKvParams paged_kv_params(const PagedKv& kv) {
-  check_floating(kv.dtype);
-  return {.keys = kv.base + kv.key_offset,
-          .values = kv.base + kv.value_offset,
+  if (!kv.scaled()) {
+    check_floating(kv.dtype);
+  }
+  std::byte* const keys = kv.base + kv.key_offset;
+  std::byte* const values = kv.base + kv.value_offset;
+  return {.keys = keys,
+          .values = values,
+          .key_scales = kv.scaled() ? keys + kv.scale_offset(0) : nullptr,
+          .value_scales = kv.scaled() ? values + kv.scale_offset(0) : nullptr,
           .block_bytes = kv.block_bytes,
           .table = kv.table.as<std::int32_t>(),
           .table_stride = kv.table.stride[0],
           .block_tokens = static_cast<std::int32_t>(kv.block_tokens),
           .kv_heads = static_cast<std::int32_t>(kv.kv_heads),
           .head_dim = static_cast<std::int32_t>(kv.head_dim),
-          .bf16 = kv.dtype == DType::kBf16 ? 1 : 0};
+          .element_bytes = static_cast<std::int32_t>(spec::kv_element_bytes(kv.dtype)),
+          .codes = kv.dtype == DType::kI8   ? kInt8Codes
+                   : kv.dtype == DType::kF8 ? kE4m3Codes
+                                            : kNoCodes};
 }
 
 /// Whether the elements of every head of every position can be moved `count` at a time.
 [[nodiscard]] inline bool kv_moves_by(std::int64_t count, const PagedKv& kv) {
-  const std::int64_t size = dtype_size(kv.dtype);
-  return moves_by(count, kv.base + kv.key_offset, kv.dtype, kv.head_dim) &&
-         moves_by(count, kv.base + kv.value_offset, kv.dtype) &&
-         kv.block_bytes % (count * size) == 0;
+  const std::int64_t bytes = count * static_cast<std::int64_t>(spec::kv_element_bytes(kv.dtype));
+  const auto begins = [&](std::int64_t offset) {
+    return reinterpret_cast<std::uintptr_t>(kv.base + offset) %
+               static_cast<std::uintptr_t>(bytes) ==
+           0;
+  };
+  return begins(kv.key_offset) && begins(kv.value_offset) && kv.head_dim % count == 0 &&
+         kv.block_bytes % bytes == 0;
 }
 
 }  // namespace heddle::ops::cuda

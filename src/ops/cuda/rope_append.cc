@@ -41,8 +41,9 @@ void rope_append(device::Stream& stream, const RopeAppendArgs& args) {
                                 .from_bf16 = args.key.dtype == DType::kBf16};
   // A thread for each pair, or a warp for each head.
   const std::int64_t items =
-      args.key_norm.present() ? heads * 32 : heads * (quads ? half / 4 : half);
-  cuda_stream(stream).launch(kernel("heddle_rope_append"), shape_of_rows(tokens, items), params);
+      args.key_norm.present() || args.kv.scaled() ? heads * 32 : heads * (quads ? half / 4 : half);
+  const char* const name = args.kv.scaled() ? "heddle_rope_append_codes" : "heddle_rope_append";
+  cuda_stream(stream).launch(kernel(name), shape_of_rows(tokens, items), params);
 }
 
 }  // namespace heddle::ops::cuda

@@ -99,6 +99,9 @@ struct AttentionBlock {
   const float* sinks = nullptr;     ///< Of the group's heads, or nullptr.
   const std::byte* keys = nullptr;  ///< Of this layer and head in block 0; values alike.
   const std::byte* values = nullptr;
+  /// Of codes: likewise where the scales of keys are, a bfloat16 for each position; values alike.
+  const std::byte* key_scales = nullptr;
+  const std::byte* value_scales = nullptr;
   std::int64_t token_bytes = 0;  ///< From one position to the next in a block.
   std::int64_t block_bytes = 0;
   std::int64_t block_tokens = 0;
@@ -198,9 +201,9 @@ struct DeltaHead {
 
 /// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
 /// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero, and that of simd_generic()
-/// rounds products so small; linear_bf16, attention_bf16 and attention_int8 of simd_x86_amx() sum
-/// in another order, the last two over queries and weights that they round to bfloat16, and the
-/// last over such keys and values.
+/// rounds products so small; linear_bf16 and attention but attention_f32 of simd_x86_amx() sum in
+/// another order, attention over queries and weights that they round to bfloat16, and of codes over
+/// such keys and values.
 struct SimdKernels {
   const char* name = nullptr;
   LinearKernel linear_f32{};
@@ -211,8 +214,9 @@ struct SimdKernels {
   void (*unpack_f8)(const F8Panel& panel) = nullptr;
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
-  /// Over integers, and behind those of each position a bfloat16 that they are multiplied with.
+  /// Over integers with scales, and over E4M3 with scales.
   void (*attention_int8)(const AttentionBlock& block) = nullptr;
+  void (*attention_f8)(const AttentionBlock& block) = nullptr;
   /// Positions that attention takes at once, from a multiple of as many on.
   std::int64_t attention_step = 16;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;

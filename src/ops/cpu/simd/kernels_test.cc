@@ -51,12 +51,16 @@ class SimdKernelsTest : public OpTest {
   }
 };
 
-/// Rows of KV in int8 by random numbers.
-std::vector<std::byte> int8_rows(const std::vector<float>& numbers, std::int64_t dim) {
+/// Rows of KV in codes, and their scales behind all of them.
+std::vector<std::byte> code_rows(DType dtype, const std::vector<float>& numbers, std::int64_t dim) {
   const std::int64_t rows = std::ssize(numbers) / dim;
   std::vector<std::byte> cached(static_cast<std::size_t>(rows * (dim + 2)));
   for (std::int64_t row = 0; row < rows; ++row) {
-    put_kv_row(numbers.data() + row * dim, dim, cached.data() + row * (dim + 2));
+    put_kv_row(dtype,
+               numbers.data() + row * dim,
+               dim,
+               cached.data() + row * dim,
+               cached.data() + rows * dim + 2 * row);
   }
   return cached;
 }
@@ -239,33 +243,39 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
   }
 }
 
-TEST_F(SimdKernelsTest, AttentionOverInt8HasOneAnswer) {
+TEST_F(SimdKernelsTest, AttentionOverCodesHasOneAnswer) {
   constexpr std::int64_t kTokens = 3;
   constexpr std::int64_t kGroup = 6;
   constexpr std::int64_t kPositions = 300;
-  for (const std::int64_t dim : {40, 64}) {
+  for (const auto& [dim, dtype] : {std::pair(40, DType::kI8),
+                                   std::pair(64, DType::kI8),
+                                   std::pair(40, DType::kF8),
+                                   std::pair(64, DType::kF8)}) {
     const auto query = random(kTokens * kGroup * dim, 2.0F);
-    const std::vector<std::byte> keys = int8_rows(random(kPositions * dim), dim);
-    const std::vector<std::byte> values = int8_rows(random(kPositions * dim), dim);
+    const std::vector<std::byte> keys = code_rows(dtype, random(kPositions * dim), dim);
+    const std::vector<std::byte> values = code_rows(dtype, random(kPositions * dim), dim);
     const std::vector<std::int32_t> table{0};
     const auto run = [&](const SimdKernels& set) {
       std::vector<float> out(static_cast<std::size_t>(kTokens * kGroup * dim));
-      set.attention_int8({.query = query.data(),
-                          .query_stride = kGroup * dim,
-                          .out = reinterpret_cast<std::byte*>(out.data()),
-                          .out_stride = kGroup * dim,
-                          .group = kGroup,
-                          .row_begin = 0,
-                          .row_end = kTokens * kGroup,
-                          .first_position = kPositions - kTokens,
-                          .window = 277,
-                          .head_dim = dim,
-                          .scale = 0.3F,
-                          .keys = keys.data(),
-                          .values = values.data(),
-                          .token_bytes = dim + 2,
-                          .block_tokens = kPositions,
-                          .block_table = table.data()});
+      const auto attend = dtype == DType::kI8 ? set.attention_int8 : set.attention_f8;
+      attend({.query = query.data(),
+              .query_stride = kGroup * dim,
+              .out = reinterpret_cast<std::byte*>(out.data()),
+              .out_stride = kGroup * dim,
+              .group = kGroup,
+              .row_begin = 0,
+              .row_end = kTokens * kGroup,
+              .first_position = kPositions - kTokens,
+              .window = 277,
+              .head_dim = dim,
+              .scale = 0.3F,
+              .keys = keys.data(),
+              .values = values.data(),
+              .key_scales = keys.data() + kPositions * dim,
+              .value_scales = values.data() + kPositions * dim,
+              .token_bytes = dim,
+              .block_tokens = kPositions,
+              .block_table = table.data()});
       return out;
     };
     expect_same(run, dim % 32 == 0 ? 0.05 : 0);  // Tiles round what they multiply to bfloat16.

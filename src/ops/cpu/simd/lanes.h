@@ -15,6 +15,7 @@ constexpr std::int64_t kLanes = 16;
 
 using F32x16 = float __attribute__((ext_vector_type(16)));
 using U32x16 = std::uint32_t __attribute__((ext_vector_type(16)));
+using U8x16 = std::uint8_t __attribute__((ext_vector_type(16)));
 using U16x16 = std::uint16_t __attribute__((ext_vector_type(16)));
 using U16x32 = std::uint16_t __attribute__((ext_vector_type(32)));
 using I8x16 = std::int8_t __attribute__((ext_vector_type(16)));
@@ -43,6 +44,8 @@ using I8x2W = std::int8_t __attribute__((ext_vector_type(2 * kWidth)));
 enum class Bf16 : std::uint16_t {};
 /// An integer of a row that has a scale.
 enum class Code : std::int8_t {};
+/// An E4M3 of a row that has a scale (spec/f8_panels.h).
+enum class E4m3 : std::uint8_t {};
 
 #define HEDDLE_SIMD static inline __attribute__((always_inline))
 
@@ -69,6 +72,16 @@ HEDDLE_SIMD F32x16 load(const Bf16* source) {
 
 HEDDLE_SIMD F32x16 load(const Code* source) {
   return __builtin_convertvector(__builtin_convertvector(load_as<I8x16>(source), I32x16), F32x16);
+}
+
+/// Exponent and mantissa of E4M3 move into place; the exponent's bias is 127 there and 7 here.
+HEDDLE_SIMD F32x16 widened_e4m3(U32x16 codes) {
+  const U32x16 moved = (codes & 0x7fU) << 20U | (codes & 0x80U) << 24U;
+  return __builtin_bit_cast(F32x16, moved) * 0x1p120F;
+}
+
+HEDDLE_SIMD F32x16 load(const E4m3* source) {
+  return widened_e4m3(__builtin_convertvector(load_as<U8x16>(source), U32x16));
 }
 
 /// The float that is the same number.

@@ -16,6 +16,7 @@ const SimdKernels& simd_x86_amx() {
     SimdKernels kernels = make_simd_kernels("amx");
     kernels.attention_bf16 = amx_attention<Bf16>;
     kernels.attention_int8 = amx_attention<Code>;
+    kernels.attention_f8 = amx_attention<E4m3>;
     kernels.attention_step = kStepPositions;
     kernels.linear_bf16.multiply = amx_linear;
     kernels.linear_bf16.pack = amx_pack_tokens;

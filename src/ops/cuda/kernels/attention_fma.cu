@@ -1,7 +1,8 @@
 #include "ops/cuda/kernels/attention_merge.cuh"
 #include "ops/cuda/kernels/attention_shape.h"
+#include "ops/cuda/kernels/codes.cuh"
 
-// Attention in float32 throughout, for keys of either type and any head_dim: a block goes through
+// Attention in float32 throughout, for keys of any type and any head_dim: a block goes through
 // its positions 32 at a time, one to a lane for the scores, one column to a thread for the values.
 
 namespace heddle::ops::cuda {
@@ -33,18 +34,18 @@ __device__ __forceinline__ Shared shared_of(std::byte* memory, int head_dim, int
   return shared;
 }
 
-/// Copies a row of `n` elements, by one warp; nothing and zeros where `source` is nullptr.
-template <class Element>
+/// Copies a row of `n` elements, by one warp; zeros where it is not `present`.
+template <class Row>
 __device__ __forceinline__ void load_row(
-    float* target, const Element* source, int n, int stride, bool quads) {
-  if (quads && source != nullptr) {
+    float* target, const Row& source, bool present, int n, int stride, bool quads) {
+  if (quads && present) {
     for (int i = static_cast<int>(lane_index()) * 4; i < n; i += kStep * 4) {
       store_quad(target, i, load_quad(source, i));
     }
     return;
   }
   for (int i = static_cast<int>(lane_index()); i < stride; i += kStep) {
-    target[i] = source != nullptr && i < n ? load_element(source, i) : 0.0F;
+    target[i] = present && i < n ? load_element(source, i) : 0.0F;
   }
 }
 
@@ -61,29 +62,60 @@ __device__ void load_queries(const AttentionParams& params,
       source = static_cast<const Element*>(params.query) + at.token * params.query_stride +
                static_cast<std::int64_t>(at.head) * d;
     }
-    load_row(shared.query + row * shared.stride, source, d, shared.stride, params.quads != 0);
+    load_row(shared.query + row * shared.stride,
+             source,
+             source != nullptr,
+             d,
+             shared.stride,
+             params.quads != 0);
   }
 }
 
+/// The rows of keys and values that a position has, of floats or of codes.
 template <class Element>
+struct FloatRows {
+  using Row = const Element*;
+  static __device__ __forceinline__ Row row(const std::byte* elements,
+                                            const std::byte* /*scales*/,
+                                            std::int64_t offset,
+                                            std::int64_t /*scale_offset*/) {
+    return reinterpret_cast<const Element*>(elements + offset);
+  }
+};
+template <class Codes>
+struct CodeRows {
+  using Row = CodeRow<Codes>;
+  static __device__ __forceinline__ Row row(const std::byte* elements,
+                                            const std::byte* scales,
+                                            std::int64_t offset,
+                                            std::int64_t scale_offset) {
+    return {.codes = elements + offset, .scale = load_kv_scale(scales, scale_offset)};
+  }
+};
+
+template <class Rows>
 __device__ void load_step(const AttentionParams& params,
                           const AttentionTile& tile,
                           const Shared& shared,
                           std::int32_t first) {
-  const int d = params.kv.head_dim;
+  const PagedKvParams& kv = params.kv;
+  const int d = kv.head_dim;
   const bool quads = params.quads != 0;
+  const auto head = static_cast<std::int32_t>(blockIdx.y);
   for (int i = static_cast<int>(threadIdx.x / kWarpThreads); i < kStep; i += kWarps) {
-    const Element* key = nullptr;
-    const Element* value = nullptr;
-    if (first + i < tile.to) {
-      const std::int32_t block = kv_block(params.kv, tile.sequence, first + i);
-      const std::int64_t offset =
-          kv_offset(params.kv, block, first + i, static_cast<std::int32_t>(blockIdx.y));
-      key = reinterpret_cast<const Element*>(params.kv.keys + offset);
-      value = reinterpret_cast<const Element*>(params.kv.values + offset);
+    const std::int32_t position = first + i;
+    const bool present = position < tile.to;
+    typename Rows::Row key{};
+    typename Rows::Row value{};
+    if (present) {
+      const std::int32_t block = kv_block(kv, tile.sequence, position);
+      const std::int64_t offset = kv_offset(kv, block, position, head);
+      const std::int64_t scale = kv_scale_offset(kv, block, position, head);
+      key = Rows::row(kv.keys, kv.key_scales, offset, scale);
+      value = Rows::row(kv.values, kv.value_scales, offset, scale);
     }
-    load_row(shared.keys + i * shared.stride, key, d, shared.stride, quads);
-    load_row(shared.values + i * shared.stride, value, d, shared.stride, quads);
+    load_row(shared.keys + i * shared.stride, key, present, d, shared.stride, quads);
+    load_row(shared.values + i * shared.stride, value, present, d, shared.stride, quads);
   }
 }
 
@@ -218,7 +250,7 @@ __device__ void write_rows(const AttentionParams& params,
     const AttentionRow target = target_of(params, tile, row);
     const float sum = shared.rescale[row];
     const float shrink = shared.weight[row];
-    for (int i = lane; i < params.kv.head_dim && sum > 0.0F; i += kStep) {
+    for (int i = lane; i < params.kv.head_dim && sum != 0.0F; i += kStep) {
       write_element(params, tile, target, i, shared.keys[row * shared.stride + i] * shrink, sum);
     }
   }
@@ -244,10 +276,14 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
     load_queries<float>(params, tile, shared, kRows);
   }
   for (std::int32_t first = tile.from; first < tile.to; first += kStep) {
-    if (params.kv.bf16 != 0) {
-      load_step<std::uint16_t>(params, tile, shared, first);
+    if (params.kv.codes == kE4m3Codes) {
+      load_step<CodeRows<E4m3Codes>>(params, tile, shared, first);
+    } else if (params.kv.codes == kInt8Codes) {
+      load_step<CodeRows<Int8Codes>>(params, tile, shared, first);
+    } else if (params.kv.element_bytes == 2) {
+      load_step<FloatRows<std::uint16_t>>(params, tile, shared, first);
     } else {
-      load_step<float>(params, tile, shared, first);
+      load_step<FloatRows<float>>(params, tile, shared, first);
     }
     __syncthreads();
     weigh(params, tile, shared, first, states);

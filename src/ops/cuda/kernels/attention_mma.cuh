@@ -2,12 +2,17 @@
 
 #include "ops/cuda/kernels/attention_fragments.cuh"
 #include "ops/cuda/kernels/attention_shape.h"
+#include "ops/cuda/kernels/codes.cuh"
 
 // Attention on tensor cores over keys and values in bfloat16. A block goes through its positions
 // kStep at a time, the next step's keys and values on their way meanwhile. Each warp holds sixteen
 // rows as one tile of the tensor cores: in a wide kernel four warps hold other rows and share all
 // positions; in a narrow one all warps hold the same rows, share the positions of a step among them
 // and put their results together in the end.
+//
+// Keys and values that are codes of a byte each arrive as such and become a tile of bfloat16,
+// exactly, once all of a step are there. A key's scale multiplies its scores, a value's its
+// weights.
 
 namespace heddle::ops::cuda {
 
@@ -23,9 +28,9 @@ class MmaAttention : AttentionFragments<Shape> {
   __device__ __forceinline__ MmaAttention(const AttentionParams& params,
                                           const AttentionTile& tile,
                                           std::byte* memory)
-      : Base(params, tile, memory + 2 * Shape::kStageBytes + Shape::kQueryBytes),
-        stages_(memory),
-        queries_(reinterpret_cast<uint4*>(memory + 2 * Shape::kStageBytes)) {}
+      : Base(params, tile, memory + Shape::kStagesBytes + Shape::kQueryBytes),
+        memory_(memory),
+        queries_(reinterpret_cast<uint4*>(memory + Shape::kStagesBytes)) {}
 
   __device__ __forceinline__ void run() {
     const std::int32_t steps = (tile_.to - tile_.from + Shape::kStep - 1) / Shape::kStep;
@@ -40,8 +45,14 @@ class MmaAttention : AttentionFragments<Shape> {
     for (std::int32_t step = 0; step < steps; ++step) {
       copy_async_wait<0>();
       __syncthreads();  // The step is there, and nobody reads the one before any more.
+      if constexpr (Shape::kCodes) {
+        keep_scales();
+      }
       if (step + 1 < steps) {
         begin_step(step + 1);
+      }
+      if constexpr (Shape::kCodes) {
+        decode_step(step);
       }
       const std::int32_t block = block_of(step + 2);  // Comes while the step is computed.
       attend(step);
@@ -62,10 +73,12 @@ class MmaAttention : AttentionFragments<Shape> {
   using Base::load_query;
   using Base::max_;
   using Base::out_;
+  using Base::own_position;
   using Base::pack;
   using Base::params_;
   using Base::place_rows;
   using Base::place_step;
+  using Base::places_;
   using Base::places_of;
   using Base::position_warp;
   using Base::rescale_sums;
@@ -107,33 +120,109 @@ class MmaAttention : AttentionFragments<Shape> {
 
   /// Begins to copy the keys and values of a step whose places are known.
   __device__ __forceinline__ void begin_step(std::int32_t step) {
-    std::byte* keys = stages_ + step % 2 * Shape::kStageBytes;
-    std::byte* values = keys + Shape::kStep * Shape::kStride;
+    std::byte* keys = stage(step);
+    std::byte* values = keys + Shape::kStep * Shape::kStageStride;
     const std::int64_t* places = places_of(step);
     for (int i = static_cast<int>(threadIdx.x); i < Shape::kStep * Shape::kChunks;
          i += Shape::kThreads) {
       const int position = i / Shape::kChunks;
       const int chunk = i % Shape::kChunks * 16;
       const std::int64_t offset = places[position] + chunk;
-      const int target = position * Shape::kStride + chunk;
+      const int target = position * Shape::kStageStride + chunk;
       copy_async(keys + target, params_.kv.keys + offset, true);
       copy_async(values + target, params_.kv.values + offset, true);
     }
     copy_async_commit();
+    if constexpr (Shape::kCodes) {
+      load_scales(step);
+    }
+  }
+
+  /// Where the keys and values of a step arrive.
+  __device__ __forceinline__ std::byte* stage(std::int32_t step) const {
+    return memory_ + (Shape::kCodes ? Shape::kTileBytes : 0) + step % 2 * Shape::kStageBytes;
+  }
+  /// The scales of a step's keys, and of its values.
+  __device__ __forceinline__ float* scales(bool of_values) const {
+    return reinterpret_cast<float*>(places_ + Shape::kPlaceSteps * Shape::kStep) +
+           (of_values ? Shape::kStep : 0);
+  }
+
+  /// Asks for the scales of the position of a step that this thread looks up.
+  __device__ __forceinline__ void load_scales(std::int32_t step) {
+    if (threadIdx.x < Shape::kStep) {
+      const std::int64_t offset = kv_scale_offset(
+          params_.kv, block_of(step), own_position(step), static_cast<std::int32_t>(blockIdx.y));
+      scale_[0] = load_kv_scale(params_.kv.key_scales, offset);
+      scale_[1] = load_kv_scale(params_.kv.value_scales, offset);
+    }
+  }
+  /// Those that have come since, for all threads.
+  __device__ __forceinline__ void keep_scales() {
+    if (threadIdx.x < Shape::kStep) {
+      scales(false)[threadIdx.x] = scale_[0];
+      scales(true)[threadIdx.x] = scale_[1];
+    }
+  }
+
+  /// Makes a tile of the codes of a step. All threads see it then.
+  __device__ __forceinline__ void decode_step(std::int32_t step) {
+    if (params_.kv.codes == kE4m3Codes) {
+      decode<E4m3Codes>(stage(step));
+    } else {
+      decode<Int8Codes>(stage(step));
+    }
+    __syncthreads();
+  }
+  /// Eight at a time, keys and then values.
+  template <class Codes>
+  __device__ __forceinline__ void decode(const std::byte* codes) {
+    constexpr int kEights = Shape::kHeadDim / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * Shape::kStep * kEights;
+         i += Shape::kThreads) {
+      const uint2 eight = *reinterpret_cast<const uint2*>(codes + i * 8);
+      std::uint32_t low[2];
+      std::uint32_t high[2];
+      Codes::pairs(eight.x, low);
+      Codes::pairs(eight.y, high);
+      *reinterpret_cast<uint4*>(memory_ + i / kEights * Shape::kStride + i % kEights * 16) =
+          make_uint4(low[0], low[1], high[0], high[1]);
+    }
   }
 
   /// Takes in the positions of a step that are this warp's.
   __device__ __forceinline__ void attend(std::int32_t step) {
-    const std::byte* keys = stages_ + step % 2 * Shape::kStageBytes +
+    const std::byte* keys = (Shape::kCodes ? memory_ : stage(step)) +
                             position_warp() * Shape::kWarpStep * Shape::kStride;
     float scores[kScoreTiles][4] = {};
     multiply_keys(keys, scores);
+    if constexpr (Shape::kCodes) {
+      multiply_scales(/*of_values=*/false, scores);
+    }
     const std::int32_t first =
         tile_.from + step * Shape::kStep + position_warp() * Shape::kWarpStep;
     float rescale[2];
     weigh(first, scores, rescale);
     rescale_sums(rescale);
+    if constexpr (Shape::kCodes) {
+      multiply_scales(/*of_values=*/true, scores);
+    }
     add_values(keys + Shape::kStep * Shape::kStride, scores);
+  }
+
+  /// Multiplies what the lane has of each position with its scale. What is nothing stays so: the
+  /// scale of a position that a row does not attend to may be no number.
+  __device__ __forceinline__ void multiply_scales(bool of_values,
+                                                  float (&numbers)[kScoreTiles][4]) const {
+    const float* own = scales(of_values) + position_warp() * Shape::kWarpStep + 2 * t();
+#pragma unroll
+    for (int i = 0; i < kScoreTiles * 2; ++i) {
+      const float scale = own[i / 2 * 8 + i % 2];
+      for (int half = 0; half < 2; ++half) {
+        float& number = numbers[i / 2][half * 2 + i % 2];
+        number = of_values && number == 0.0F ? 0.0F : number * scale;
+      }
+    }
   }
 
   __device__ __forceinline__ void multiply_keys(const std::byte* keys,
@@ -181,7 +270,7 @@ class MmaAttention : AttentionFragments<Shape> {
   /// Each warp has some positions of the same rows: they meet in shared memory.
   __device__ __forceinline__ void write_together() const {
     __syncthreads();                                 // Nobody reads keys or values there any more.
-    auto* sums = reinterpret_cast<float*>(stages_);  // [warps, 16, kHeadDim]
+    auto* sums = reinterpret_cast<float*>(memory_);  // [warps, 16, kHeadDim]
     float* states = sums + Shape::kPositionWarps * 16 * Shape::kHeadDim;  // [warps, 16, 2]
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -234,8 +323,10 @@ class MmaAttention : AttentionFragments<Shape> {
     write_pair(params_, tile_, target, column, weighted, sum);
   }
 
-  std::byte* stages_;  ///< [2, keys and values of a step]
-  uint4* queries_;     ///< [row warps, kDepth, lanes], if kQueryShared.
+  /// [2, keys and values of a step]; of codes a tile of a step, and behind it the same.
+  std::byte* memory_;
+  uint4* queries_;                      ///< [row warps, kDepth, lanes], if kQueryShared.
+  float scale_[Shape::kCodes ? 2 : 1];  ///< Of a key and a value that have been asked for.
   std::uint32_t query_[Shape::kQueryShared ? 1 : kDepth][4];
 };
 

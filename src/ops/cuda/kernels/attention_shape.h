@@ -8,39 +8,46 @@ namespace heddle::ops::cuda {
 // positions that a block takes at once.
 
 /// The shape of a kernel: head_dim, warps with rows of their own, warps with positions of their
-/// own.
-template <int kHeadDimOf, int kWarpsRows, int kWarpsPositions>
+/// own, and whether keys and values are codes of a byte each or bfloat16.
+template <int kHeadDimOf, int kWarpsRows, int kWarpsPositions, bool kOfCodes>
 struct MmaShape {
   static constexpr int kHeadDim = kHeadDimOf;
+  static constexpr bool kCodes = kOfCodes;
   static constexpr int kRowWarps = kWarpsRows;
   static constexpr int kPositionWarps = kWarpsPositions;
   static constexpr int kThreads = kRowWarps * kPositionWarps * 32;
   static constexpr int kRows = 16 * kRowWarps;
   static constexpr int kStep = kHeadDim <= 128 ? 64 : 32;
   static constexpr int kWarpStep = kStep / kPositionWarps;
-  static constexpr int kChunks = kHeadDim / 8;  ///< Of 16 bytes, of a key.
-  /// Bytes from key to key in shared memory: an odd number of chunks, so that eight keys' same
-  /// chunks meet no bank twice.
+  static constexpr int kChunks = kHeadDim / (kCodes ? 16 : 8);  ///< Of 16 bytes, of a key.
+  /// Bytes from key to key in shared memory, in bfloat16: an odd number of chunks, so that eight
+  /// keys' same chunks meet no bank twice.
   static constexpr int kStride = kHeadDim * 2 + 16;
-  static constexpr int kStageBytes = 2 * kStep * kStride;  ///< Keys, then values.
+  static constexpr int kTileBytes = 2 * kStep * kStride;  ///< Keys, then values.
+  /// The same where they arrive: codes become a tile in another place.
+  static constexpr int kStageStride = kCodes ? kHeadDim : kStride;
+  static constexpr int kStageBytes = 2 * kStep * kStageStride;
+  static constexpr int kStagesBytes = 2 * kStageBytes + (kCodes ? kTileBytes : 0);
   /// Queries too large for registers beside the sums stay in shared memory, as lanes hold them.
   static constexpr bool kQueryShared = kHeadDim > 128;
   static constexpr int kQueryBytes = kQueryShared ? kRowWarps * (kHeadDim / 16) * 32 * 16 : 0;
   static constexpr int kPlaceSteps = 2;  ///< Of whose positions the places are noted down.
-  static constexpr int kSharedBytes =
-      2 * kStageBytes + kQueryBytes + kPlaceSteps * kStep * static_cast<int>(sizeof(std::int64_t));
+  static constexpr int kScalesBytes = kCodes ? 2 * kStep * static_cast<int>(sizeof(float)) : 0;
+  static constexpr int kSharedBytes = kStagesBytes + kQueryBytes +
+                                      kPlaceSteps * kStep * static_cast<int>(sizeof(std::int64_t)) +
+                                      kScalesBytes;
   static_assert(kWarpStep % 16 == 0 && kHeadDim % 32 == 0);
-  static_assert(kPositionWarps * 16 * (kHeadDim + 2) * 4 <= 2 * kStageBytes, "the last sums fit");
+  static_assert(kPositionWarps * 16 * (kHeadDim + 2) * 4 <= kStagesBytes, "the last sums fit");
 };
 
-template <int kHeadDim>
-using MmaWide = MmaShape<kHeadDim, 4, 1>;
+template <int kHeadDim, bool kCodes = false>
+using MmaWide = MmaShape<kHeadDim, 4, 1, kCodes>;
 /// In a wide kernel's place: twice as many warps share keys and values, which come to shared memory
 /// half as often for each row.
 template <int kHeadDim>
-using MmaBroad = MmaShape<kHeadDim, 8, 1>;
-template <int kHeadDim>
-using MmaNarrow = MmaShape<kHeadDim, 1, kHeadDim <= 128 ? 4 : 2>;
+using MmaBroad = MmaShape<kHeadDim, 8, 1, false>;
+template <int kHeadDim, bool kCodes = false>
+using MmaNarrow = MmaShape<kHeadDim, 1, kHeadDim <= 128 ? 4 : 2, kCodes>;
 
 /// The shape of a kernel on products of warpgroups (attention_wgmma.cuh): head_dim, warpgroups with
 /// rows of their own, positions at once.
@@ -95,6 +102,8 @@ constexpr int fma_shared_bytes(int head_dim, int rows) {
 constexpr int kSharedBytesEverywhere = 99 << 10;
 static_assert(MmaWide<256>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(MmaWide<128>::kSharedBytes <= kSharedBytesEverywhere);
+static_assert(MmaWide<256, true>::kSharedBytes <= kSharedBytesEverywhere);
+static_assert(MmaWide<128, true>::kSharedBytes <= kSharedBytesEverywhere);
 static_assert(MmaBroad<128>::kSharedBytes <= kSharedBytesEverywhere);
 /// The same of 9.0.
 constexpr int kSharedBytesOf90 = 227 << 10;

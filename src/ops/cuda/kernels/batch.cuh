@@ -33,7 +33,21 @@ __device__ __forceinline__ std::int64_t kv_offset(const PagedKvParams& kv,
                                                   std::int32_t head) {
   const std::int64_t slot =
       static_cast<std::int64_t>(head) * kv.block_tokens + position % kv.block_tokens;
-  return block * kv.block_bytes + slot * kv.head_dim * (kv.bf16 != 0 ? 2 : 4);
+  return block * kv.block_bytes + slot * kv.head_dim * kv.element_bytes;
+}
+
+/// The same from the scales of keys (or values) of block 0 to that of one head of a position.
+__device__ __forceinline__ std::int64_t kv_scale_offset(const PagedKvParams& kv,
+                                                        std::int32_t block,
+                                                        std::int32_t position,
+                                                        std::int32_t head) {
+  const std::int64_t slot =
+      static_cast<std::int64_t>(head) * kv.block_tokens + position % kv.block_tokens;
+  return block * kv.block_bytes + slot * static_cast<std::int64_t>(sizeof(std::uint16_t));
+}
+/// Such a scale.
+__device__ __forceinline__ float load_kv_scale(const std::byte* scales, std::int64_t offset) {
+  return from_bf16(*reinterpret_cast<const std::uint16_t*>(scales + offset));
 }
 
 }  // namespace heddle::ops::cuda

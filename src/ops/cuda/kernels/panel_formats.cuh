@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/cuda/kernels/codes.cuh"
 #include "ops/cuda/kernels/elements.cuh"
 #include "ops/cuda/kernels/panel_intrinsics.cuh"
 
@@ -177,19 +178,14 @@ struct Panels {
       numbers[1] |= (words[16 + row] >> shift & 0x03030303U) << 4U;
     }
   }
-  /// Two pairs of bfloat16 less kOffset. 128 and more, up to 255, is a byte behind 0x43; of eight
-  /// bits seven are taken so, and 128 or 256 less.
+  /// Two pairs of bfloat16 less kOffset. 128 and more, up to 255, is a byte behind 0x43.
   __device__ static void to_pairs(std::uint32_t numbers, std::uint32_t (&pairs)[2]) {
     constexpr std::uint32_t kUp = 0x43434343U;
     constexpr std::uint32_t kFirst = 0x4140U;  // Bytes 0 and 1, each before one of kUp.
     constexpr std::uint32_t kLast = 0x4342U;
     if constexpr (kLower == 8) {
-      const std::uint32_t seven = numbers & 0x7f7f7f7fU;
-      const std::uint32_t less = ~numbers & 0x80808080U;
-      pairs[0] =
-          subtract_bf16_pairs(select_bytes(seven, kUp, kFirst), select_bytes(less, kUp, kFirst));
-      pairs[1] =
-          subtract_bf16_pairs(select_bytes(seven, kUp, kLast), select_bytes(less, kUp, kLast));
+      static_assert(kOffset == 128);
+      int8_pairs(numbers ^ 0x80808080U, pairs);
     } else {
       constexpr std::uint32_t kLess = 0x43004300U | kOffset * 0x10001U;
       pairs[0] = subtract_bf16_pairs(select_bytes(numbers, kUp, kFirst), kLess);
@@ -326,19 +322,8 @@ struct PanelsF8 {
           numbers[0] = words[16 * t + row];
           numbers[1] = words[16 * (4 + t) + row];
         },
-        [](std::uint32_t numbers, std::uint32_t(&pairs)[2]) {
-          pairs[0] = pair_of(select_bytes(numbers, 0, 0x1404U));  // Bytes 0 and 1, each behind 0.
-          pairs[1] = pair_of(select_bytes(numbers, 0, 0x3424U));
-        },
+        [](std::uint32_t numbers, std::uint32_t(&pairs)[2]) { e4m3_pairs(numbers, pairs); },
         a);
-  }
-
- private:
-  /// Of two E4M3, each in the upper half of a half. Exponent and mantissa move into place, and as
-  /// the exponent's bias is 127 there and 7 here, what they make is 2^120 too small. Exact.
-  __device__ static std::uint32_t pair_of(std::uint32_t codes) {
-    constexpr std::uint32_t kScale = 0x7b807b80U;  // 2^120
-    return multiply_bf16_pairs((codes & 0x80008000U) | (codes >> 4U & 0x07f007f0U), kScale);
   }
 };
 

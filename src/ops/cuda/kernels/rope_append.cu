@@ -1,4 +1,5 @@
 #include "ops/cuda/kernels/batch.cuh"
+#include "ops/cuda/kernels/codes.cuh"
 #include "ops/cuda/kernels/elements.cuh"
 #include "ops/cuda/kernels/rope_append_params.h"
 
@@ -52,10 +53,11 @@ struct Turner {
                        : Pair{.first = at + turned, .second = at + half};
   }
 
-  /// Pair `at` of a head of x, or four from it on, turned where it rotates. `out` may be `x`.
+  /// Pair `at` of a head of x, or four from it on, turned where it rotates. `out` is where elements
+  /// are stored (store_element()); it may be `x`.
   template <class In, class Out>
   __device__ __forceinline__ void turn(const In* x,
-                                       Out* out,
+                                       Out&& out,
                                        std::int32_t at,
                                        const HeadScale& scale) const {
     const float* sin = cos + turned;
@@ -93,7 +95,7 @@ struct Turner {
 
   /// The same elements as they are.
   template <class In, class Out>
-  __device__ __forceinline__ void move(const In* x, Out* out, std::int32_t i) const {
+  __device__ __forceinline__ void move(const In* x, Out&& out, std::int32_t i) const {
     if (quads) {
       store_quad(out, i, load_quad(x, i));
       store_quad(out, i + half, load_quad(x, i + half));
@@ -148,29 +150,85 @@ class Token {
 
   /// The same with heads normalised: a warp takes a head.
   __device__ void append_normalised() const {
-    const std::int32_t step = (turner_.quads ? kQuad : 1);
-    const auto warps = static_cast<std::int32_t>(row_threads() / kWarpThreads);
-    for (auto head = static_cast<std::int32_t>(row_rank() / kWarpThreads); head < heads();
-         head += warps) {
-      const bool of_query = head < params_.heads;
-      const In* x = of_query ? query_ + head * params_.query_head_stride
-                             : key_ + (head - params_.heads) * params_.key_head_stride;
-      HeadScale scale;
-      if (head < params_.heads + params_.kv.kv_heads) {
-        const float mean = warp_sum(turner_.squares(x)) / static_cast<float>(params_.kv.head_dim);
-        scale = {.weight = of_query ? params_.query_norm : params_.key_norm,
-                 .scale = 1.0F / sqrtf(mean + params_.eps)};
+    for_heads([this](std::int32_t head) {
+      const HeadScale scale = norm_of(head);
+      for_pairs([&](std::int32_t i) { append(head, i, scale, scale); });
+    });
+  }
+
+  /// The same into a cache of codes, normalised or not.
+  template <class Codes>
+  __device__ void append_codes() const {
+    for_heads([this](std::int32_t head) {
+      const HeadScale scale = params_.key_norm == nullptr ? HeadScale{} : norm_of(head);
+      if (head < params_.heads) {
+        for_pairs([&](std::int32_t i) { append(head, i, scale, scale); });
+        return;
       }
-      for (auto i = static_cast<std::int32_t>(lane_index()) * step; i < turner_.half;
-           i += static_cast<std::int32_t>(kWarpThreads) * step) {
-        append(head, i, scale, scale);
+      head -= params_.heads;
+      const bool is_key = head < params_.kv.kv_heads;
+      head -= is_key ? 0 : params_.kv.kv_heads;
+      const In* x = is_key ? key_ + head * params_.key_head_stride
+                           : value_ + head * params_.value_head_stride;
+      const auto put = [&](auto&& out) {
+        for_pairs([&](std::int32_t i) {
+          if (is_key) {
+            turner_.turn(x, out, i, scale);
+          } else {
+            turner_.move(x, out, i);
+          }
+        });
+      };
+      LargestOfRow largest;
+      put(largest);
+      std::byte* const side = is_key ? params_.kv.keys : params_.kv.values;
+      const CodesOfRow<Codes> row{.codes = side + kv_offset(params_.kv, block_, position_, head),
+                                  .scale = largest.scale<Codes>()};
+      put(row);
+      if (lane_index() == 0) {
+        std::byte* const scales = is_key ? params_.kv.key_scales : params_.kv.value_scales;
+        *reinterpret_cast<std::uint16_t*>(scales +
+                                          kv_scale_offset(params_.kv, block_, position_, head)) =
+            static_cast<std::uint16_t>(float_bits(row.scale) >> 16U);
       }
-    }
+    });
   }
 
  private:
   __device__ __forceinline__ std::int32_t heads() const {
     return params_.heads + 2 * params_.kv.kv_heads;
+  }
+
+  /// Calls `take(head)` for those of the warp.
+  template <class Take>
+  __device__ __forceinline__ void for_heads(const Take& take) const {
+    const auto warps = static_cast<std::int32_t>(row_threads() / kWarpThreads);
+    for (auto head = static_cast<std::int32_t>(row_rank() / kWarpThreads); head < heads();
+         head += warps) {
+      take(head);
+    }
+  }
+  /// Calls `take(pair)` for those of the lane.
+  template <class Take>
+  __device__ __forceinline__ void for_pairs(const Take& take) const {
+    const std::int32_t step = turner_.quads ? kQuad : 1;
+    for (auto i = static_cast<std::int32_t>(lane_index()) * step; i < turner_.half;
+         i += static_cast<std::int32_t>(kWarpThreads) * step) {
+      take(i);
+    }
+  }
+
+  /// How the warp's head is normalised.
+  __device__ __forceinline__ HeadScale norm_of(std::int32_t head) const {
+    if (head >= params_.heads + params_.kv.kv_heads) {
+      return {};
+    }
+    const bool of_query = head < params_.heads;
+    const In* x = of_query ? query_ + head * params_.query_head_stride
+                           : key_ + (head - params_.heads) * params_.key_head_stride;
+    const float mean = warp_sum(turner_.squares(x)) / static_cast<float>(params_.kv.head_dim);
+    return {.weight = of_query ? params_.query_norm : params_.key_norm,
+            .scale = 1.0F / sqrtf(mean + params_.eps)};
   }
 
   __device__ __forceinline__ void append(std::int32_t head,
@@ -217,6 +275,16 @@ __device__ void append_token(const RopeAppendParams& params, std::int32_t sequen
   }
 }
 
+template <class In>
+__device__ void append_codes_of(const RopeAppendParams& params, std::int32_t sequence) {
+  const Token<In, std::uint16_t> token(params, sequence);
+  if (params.kv.codes == kE4m3Codes) {
+    token.template append_codes<E4m3Codes>();
+  } else {
+    token.template append_codes<Int8Codes>();
+  }
+}
+
 }  // namespace
 
 HEDDLE_KERNEL(heddle_rope_append, RopeAppendParams, 256) {
@@ -226,10 +294,23 @@ HEDDLE_KERNEL(heddle_rope_append, RopeAppendParams, 256) {
   }
   if (params.from_bf16 != 0) {  // Of a model in bfloat16, whose cache is so too.
     append_token<std::uint16_t, std::uint16_t>(params, sequence);
-  } else if (params.kv.bf16 != 0) {
+  } else if (params.kv.element_bytes == 2) {
     append_token<float, std::uint16_t>(params, sequence);
   } else {
     append_token<float, float>(params, sequence);
+  }
+}
+
+/// Into a cache of codes: a warp has a head.
+HEDDLE_KERNEL(heddle_rope_append_codes, RopeAppendParams, 256) {
+  const std::int32_t sequence = sequence_of(params.batch, blockIdx.x);
+  if (sequence == params.batch.sequences) {
+    return;
+  }
+  if (params.from_bf16 != 0) {
+    append_codes_of<std::uint16_t>(params, sequence);
+  } else {
+    append_codes_of<float>(params, sequence);
   }
 }
 

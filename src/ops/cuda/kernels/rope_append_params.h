@@ -4,7 +4,8 @@
 
 namespace heddle::ops::cuda {
 
-/// heddle_rope_append: block x does token x, together with the others of that x.
+/// heddle_rope_append and heddle_rope_append_codes: block x does token x, together with the others
+/// of that x.
 struct RopeAppendParams {
   BatchParams batch;
   PagedKvParams kv;
@@ -26,7 +27,7 @@ struct RopeAppendParams {
   std::int32_t heads;   ///< Of queries; 0: attention turns them.
   /// Halves of heads, and of what rotates of them, may be moved four elements at a time everywhere.
   std::int32_t quads;
-  std::int32_t from_bf16;  ///< The type of query, key and value, and then of the cache.
+  std::int32_t from_bf16;  ///< The type of query, key and value; then the cache is no float32.
 };
 
 }  // namespace heddle::ops::cuda
