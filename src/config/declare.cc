@@ -254,6 +254,14 @@ void declare_types(Fields& f, ModelConfig& model) {
            {"auto", "int8"},
            kv);
   model.kv = static_cast<spec::KvType>(kv);
+  std::size_t inputs = 0;
+  f.choice({"activation_dtype",
+            "What inputs of products are rounded to: auto is FP8 in prompts on GPUs, where a "
+            "checkpoint of FP8 weights with a scale by matrix or row says so. bfloat16 takes them "
+            "as they are, everywhere."},
+           {"auto", "bfloat16"},
+           inputs);
+  model.f8_inputs = inputs == 0;
 }
 
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {

@@ -116,6 +116,7 @@ TESTED_BY = {
     "cpu/kernels.cc": "ops/context_test.cc",
     "cuda/blas.cc": "ops/cuda/blas_test.cc",
     "cuda/blas_places.cc": "ops/cuda/blas_places_test.cc",
+    "cuda/f8.cc": "ops/cuda/f8_test.cc",
     "cuda/skinny.cc": "ops/cuda/skinny_test.cc",
     "cuda/survey.cc": "ops/cuda/survey_test.cc",
     "worker/mapper_shares.cc": "worker/peer_load_test.cc",
