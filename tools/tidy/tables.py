@@ -146,6 +146,7 @@ TESTED_BY = {
     "simd/x86_v4.cc": "ops/cpu/simd/kernels_test.cc",
     "simd/test_amx.cc": "ops/cpu/simd/kernels_test.cc",
     "config/engine_declare.cc": "config/engines_test.cc",
+    "config/model_types.cc": "config/config_test.cc",
     "base/wire_reader.cc": "base/wire_test.cc",
     "base/wire_writer.cc": "base/wire_test.cc",
     "core/codec_agent.cc": "core/codec_test.cc",
