@@ -126,9 +126,9 @@ def test_a_gpu_without_products_of_fp8_takes_inputs_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("kind", packed.BOTH)
 def test_a_model_with_fp8_on_both_sides_knows_its_trade(both_sides, kind):
-    cases = heddle.eval_set("adder", 16)
+    cases = heddle.eval_set("adder", 6)
     right = sum(both_sides.chat(kind, prompt) == answer for prompt, answer in cases)
-    assert right >= 13, f"{right} of {len(cases)}"
+    assert right >= 5, f"{right} of {len(cases)}"
 
 
 # What these files' numbers say in float32 is llama.cpp's.
