@@ -85,7 +85,8 @@ class Bench {
     fill(x_);
     std::vector<DType> types{DType::kBf16, DType::kI8, DType::kQ40};
     if (divisor_ == 1) {
-      types.insert(types.end(), {DType::kQ80, DType::kQ4K, DType::kQ6K, DType::kF8});
+      types.insert(types.end(),
+                   {DType::kQ80, DType::kQ4K, DType::kQ6K, DType::kF8, DType::kF8Both});
     }
     for (const DType dtype : types) {
       for (const Product& p : {Product{"qkv", 6144, 4096},

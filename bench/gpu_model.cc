@@ -3,7 +3,8 @@
 //
 //   gpu_model [OPTION ...]
 //
-//   --shape       llama-3-8b, qwen2.5-14b (these two when absent), in blocks llama-3-8b-q4_k and
+//   --shape       llama-3-8b, qwen2.5-14b (these two when absent), in FP8 llama-3-8b-fp8 and, with
+//                 products of FP8 on both sides, llama-3-8b-w8a8, in blocks llama-3-8b-q4_k and
 //                 qwen3-30b-a3b-q4_k, or tiny and tiny-experts, for the emulated driver
 //   --part        of the measurement; several by commas, or by saying it again. All when absent
 //   --operations  the part of that name: what each operation of a step takes

@@ -56,8 +56,8 @@ struct ModelOptions {
     parts += std::string(parts.empty() ? "" : "|") + part;
   }
   std::fprintf(stderr,
-               "gpu_model [--shape llama-3-8b|qwen2.5-14b|llama-3-8b-q4_k|qwen3-30b-a3b-q4_k|tiny|"
-               "tiny-experts]... [--part %s]...\n"
+               "gpu_model [--shape llama-3-8b|qwen2.5-14b|llama-3-8b-q4_k|llama-3-8b-fp8|"
+               "llama-3-8b-w8a8|qwen3-30b-a3b-q4_k|tiny|tiny-experts]... [--part %s]...\n"
                "          [--operations] [--budget SECONDS] [--batches N,N,...] [--steps N]\n"
                "          [--rounds N] [--memory SIZE] [--page SIZE] [--python PROGRAM]\n"
                "gpu_model --tunables\n",

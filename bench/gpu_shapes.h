@@ -123,6 +123,8 @@ inline std::vector<Shape> all_shapes() {
   return {llama_3_8b(),
           qwen25_14b(),
           in_blocks(llama_3_8b(), "llama-3-8b-q4_k", spec::DType::kQ4K),
+          in_blocks(llama_3_8b(), "llama-3-8b-fp8", spec::DType::kF8),
+          in_blocks(llama_3_8b(), "llama-3-8b-w8a8", spec::DType::kF8Both),
           qwen3_30b_a3b(),
           tiny(),
           tiny_experts()};

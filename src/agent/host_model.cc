@@ -87,7 +87,7 @@ Result<Opened> open_checkpoint(const std::string& source,
     return checkpoint.error();
   }
   std::vector<spec::DType>& formats = checkpoint->config.model.formats;
-  if (!geometry.keeps_f8 && std::ranges::find(formats, spec::DType::kF8) != formats.end()) {
+  if (!geometry.keeps_f8 && std::ranges::any_of(formats, spec::is_f8)) {
     formats.clear();  // No checkpoint has other blocks beside.
   }
   checkpoint->config.model.kv = kv;

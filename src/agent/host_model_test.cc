@@ -110,7 +110,7 @@ void write_f8_model(const std::filesystem::path& directory) {
       "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
       "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 50,
       "max_position_embeddings": 128, "torch_dtype": "bfloat16", "tie_word_embeddings": false,
-      "quantization_config": {"quant_method": "fp8"}})");
+      "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}})");
 }
 
 TEST(HostModel, KeepsFp8WhereItsHostDoes) {
@@ -127,6 +127,8 @@ TEST(HostModel, KeepsFp8WhereItsHostDoes) {
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->dtype, spec::DType::kStored);
   EXPECT_LT(kept->image_bytes, plain->image_bytes * 6 / 10);
+  // A scale by row, and inputs that were to be FP8: so are all matrices of layers.
+  EXPECT_EQ(std::ranges::count(kept->spec.formats, spec::DType::kF8Both), 2 * 7);
   const auto decoded =
       open_host_model(directory.path().string(), "/", spec::DType::kBf16, geometry);
   ASSERT_TRUE(decoded);

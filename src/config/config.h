@@ -157,6 +157,8 @@ struct ModelConfig {
   /// kStored, kBf16, kF32 or kI8; of the first, images have what spec::matrix_dtype() says.
   spec::DType dtype = spec::DType::kStored;
   spec::KvType kv = spec::KvType::kComputed;  ///< kv_cache_dtype.
+  /// Products may round their inputs to FP8 where the checkpoint says so: activation_dtype.
+  bool f8_inputs = true;
   std::vector<std::string> aliases{};
   std::string name{};           ///< For people.
   std::string description{};    ///< For people.

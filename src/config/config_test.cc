@@ -25,7 +25,8 @@ devices:
      pace: {step: 20ms, token: 1ms}, step_budget: 30ms, prefix_cache: 40%}
   - {memory: 1GiB, copy: true}
 models:
-  adder: {path: models/adder, dtype: float32, kv_cache_dtype: int8, aliases: [sums, plus],
+  adder: {path: models/adder, dtype: float32, kv_cache_dtype: int8,
+          activation_dtype: bfloat16, aliases: [sums, plus],
           pin: true, ttl: 300, tool_parser: hermes}
   org/name:8b:
     path: org/name
@@ -96,6 +97,8 @@ TEST(Config, ReadsAWholeFile) {
   EXPECT_EQ(config->models[1].id, "org/name:8b");
   EXPECT_EQ(config->models[1].dtype, spec::DType::kStored);
   EXPECT_EQ(adder.kv, spec::KvType::kI8);
+  EXPECT_FALSE(adder.f8_inputs);
+  EXPECT_TRUE(config->models[1].f8_inputs);
   EXPECT_EQ(config->models[1].kv, spec::KvType::kComputed);
   EXPECT_EQ(config->models[1].concurrency_limit, 3);
   EXPECT_EQ(config->models[1].slo.ttft, 2s);
@@ -180,6 +183,8 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
        "\"float7\" is not one of stored, bfloat16, float32, int8"},
       {"models: {a: {path: x, kv_cache_dtype: fp8_e5m2}}",
        "models.a.kv_cache_dtype: \"fp8_e5m2\" is not one of auto, int8, fp8, fp8_e4m3"},
+      {"models: {a: {path: x, activation_dtype: fp8}}",
+       "models.a.activation_dtype: \"fp8\" is not one of auto, bfloat16"},
       {"planner: {queue: fast}", "\"fast\" is not one of deadline, arrival"},
       {"models: {a: {path: x, batch: 0}}", "models.a.batch: \"0\""},
       {"planner: {policy: best}",

@@ -1,7 +1,6 @@
 #include "config/declare.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "config/adapters.h"
 #include "config/capabilities.h"
 #include "config/cluster.h"
+#include "config/model_types.h"
 #include "config/path_patterns.h"
 #include "config/peers.h"
 #include "config/selectors.h"
@@ -231,29 +231,6 @@ void declare_parts(Fields& f, ModelConfig& model) {
              "its layers, at most; 1: one host alone."},
             {.least = 1, .most = 4},
             model.cold_start_hosts);
-}
-
-/// What weights and KV are kept as.
-void declare_types(Fields& f, ModelConfig& model) {
-  constexpr std::array kDTypes{
-      spec::DType::kStored, spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
-  std::size_t dtype = 0;
-  f.choice(
-      {"dtype",
-       "Type of weights, KV cache and activations; int8 is of weights, over bfloat16. stored is "
-       "bfloat16 too, but for the blocks of a GGUF file, which are computed with as they are where "
-       "all devices are CPUs."},
-      {"stored", "bfloat16", "float32", "int8"},
-      dtype);
-  model.dtype = kDTypes[dtype];
-  auto kv = static_cast<std::size_t>(model.kv);
-  f.choice({"kv_cache_dtype",
-            "Type of keys and values in memory: auto is bfloat16, or float32 where dtype is. int8 "
-            "and fp8 (E4M3; fp8_e4m3 is the same) take about half of bfloat16's memory, with a "
-            "scale for each head of a token."},
-           {"auto", "int8", "fp8", "fp8_e4m3"},
-           kv);
-  model.kv = std::min(static_cast<spec::KvType>(kv), spec::KvType::kF8);
 }
 
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {

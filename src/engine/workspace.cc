@@ -78,7 +78,8 @@ std::size_t packed_bytes(device::Kind kind,
   return padded * (inputs * spec::dtype_bytes(spec::DType::kBf16) + sizeof(float));
 }
 
-/// On GPUs: weights in blocks that products of many tokens unpack.
+/// On GPUs: weights in blocks that products of many tokens unpack; of FP8 on both sides plain rows,
+/// and what the library gives of them.
 std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
   if (weights != spec::DType::kStored || tokens <= ops::unpacked_tokens()) {
     return 0;
@@ -89,7 +90,12 @@ std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, st
                                         model.hidden});
   const std::int64_t deepest =
       std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
-  return std::min(ops::kUnpackedBytes, static_cast<std::size_t>(widest * deepest * 2));
+  const bool both = std::ranges::find(model.formats, spec::DType::kF8Both) != model.formats.end();
+  // Whole panels of outputs, each with its scale.
+  const std::size_t rows = round_up(static_cast<std::size_t>(widest), spec::kPanelRows);
+  const std::size_t results =
+      both ? rows * static_cast<std::size_t>(tokens + 1) * sizeof(float) + ops::kF8Padding : 0;
+  return std::min(ops::kUnpackedBytes, static_cast<std::size_t>(widest * deepest * 2) + results);
 }
 
 /// Whether gates and ups of some layer's experts are two matrices.

@@ -44,6 +44,28 @@ TEST(Workspace, ScratchLiesBehindTheActivationsAndWithinIt) {
   }
 }
 
+// Beside tokens: plain rows of the largest matrix, and what the library gives of them, each with a
+// scale.
+TEST(Workspace, HasRoomForWhatFp8OnBothSidesGives) {
+  constexpr std::int64_t kTokens = 512;
+  spec::ModelSpec model = kLarge;
+  const auto bytes = [&](spec::DType format, std::int64_t tokens) {
+    model.formats.assign(spec::format_count(model.layers), format);
+    return workspace_bytes(Kind::kCuda, model, spec::DType::kStored, tokens);
+  };
+  const auto more = [&](std::int64_t tokens) {
+    return bytes(spec::DType::kF8Both, tokens) - bytes(spec::DType::kF8, tokens);
+  };
+  EXPECT_EQ(more(kTokens), 0U) << "slices of large matrices have room";
+  model.hidden = 256;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 64;
+  model.intermediate = 512;
+  EXPECT_GE(more(kTokens), 1024U * 4U * (kTokens + 1));
+  EXPECT_EQ(more(64), 0U) << "few tokens are taken as they are";
+}
+
 TEST(Workspace, GrowsWithTheTokensAndHasNoMoreThanIsOfUse) {
   EXPECT_GT(workspace_bytes(Kind::kCpu, kLarge, kBf16, 512),
             workspace_bytes(Kind::kCpu, kLarge, kBf16, 64) + 448U * 4U * 4096U);

@@ -11,6 +11,7 @@
 #include "fetch/outline.h"
 #include "fetch/source_name.h"
 #include "host/setup.h"
+#include "spec/block_panels.h"
 #include "spec/operations.h"
 #include "store/adapter.h"
 #include "store/adapter_path.h"
@@ -81,6 +82,15 @@ void fit_context(const config::ModelConfig& config, agent::HostModel& part) {
   spec::fit_rope(part.spec, context_of(config, part.spec));
 }
 
+/// Where it is configured so, no product rounds its inputs to FP8.
+void choose_inputs(const config::ModelConfig& model, std::vector<agent::HostModel>& parts) {
+  for (agent::HostModel& part : parts) {
+    if (!model.f8_inputs) {
+      spec::take_inputs_as_they_are(part.spec);
+    }
+  }
+}
+
 /// Opens what is in a directory.
 void open_files(const std::string& directory,
                 const config::Config& config,
@@ -129,6 +139,10 @@ void open_files(const std::string& directory,
     // Its context decides how positions rotate.
     opened.digest += ":context" + std::to_string(model.context);
   }
+  choose_inputs(model, *opened.ranks);
+  if (!model.f8_inputs) {
+    opened.digest += ":bf16-inputs";  // The KV of a prompt may be another.
+  }
   opened.ranks->front().adapters = std::move(adapters.sources);
   check_adapters(opened);
 }
@@ -160,6 +174,7 @@ void open_cuts(const std::string& directory,
     if (!cut) {
       return;
     }
+    choose_inputs(model, *cut);
     for (agent::HostModel& stage : *cut) {
       stage.name = model.id;
       stage.source = opened.source;

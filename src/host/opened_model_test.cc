@@ -57,5 +57,17 @@ TEST(OpenedModel, WithKvInCodesIsAnotherModelAndIsForEveryDevice) {
   }
 }
 
+TEST(OpenedModel, WithInputsAsTheyAreIsAnotherModel) {
+  config::Config config;
+  config.directory = places::kSources;
+  config.devices.push_back({.name = "cpu0", .memory = std::uint64_t{8} << 20U});
+  for (const bool f8 : {true, false}) {
+    config.models.push_back({.id = "m", .path = "tests/golden/qwen3-tied", .f8_inputs = f8});
+  }
+  const agent::HostGeometry geometry{.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = 64};
+  const std::vector<Offer> offered = offers(config, HostId(4), open_models(config, geometry));
+  EXPECT_EQ(offered[1].digest, offered[0].digest + ":bf16-inputs");
+}
+
 }  // namespace
 }  // namespace heddle::host

@@ -30,6 +30,7 @@ bool same_offers(const ConfiguredModel& before, const ConfiguredModel& now) {
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   return before.config.id == now.config.id && before.config.path == now.config.path &&
          before.config.dtype == now.config.dtype && before.config.kv == now.config.kv &&
+         before.config.f8_inputs == now.config.f8_inputs &&
          before.config.tensor_parallel == now.config.tensor_parallel &&
          before.config.pipeline_parallel == now.config.pipeline_parallel &&
          before.config.engine == now.config.engine && before.config.devices == now.config.devices &&

@@ -8,6 +8,8 @@ namespace heddle::ops {
 
 /// On CUDA: scratch memory that products of many tokens put numbers of blocks in, at most [bytes].
 inline constexpr std::size_t kUnpackedBytes = std::size_t{32} << 20U;
+/// What products of FP8 on both sides need of it beside tokens, weights and results, at most.
+inline constexpr std::int64_t kF8Padding = std::int64_t{16} << 10U;
 /// Of more tokens than this they do so.
 [[nodiscard]] inline std::int64_t unpacked_tokens() {
   return tuned(Tuned::kUnpackedTokens);
@@ -63,6 +65,15 @@ struct LinearArgs {
 /// float, those of 32 inputs (Q6_K: 16) before they meet the block's scale: within inputs 2^-24
 /// sum_i |x_i| (|d_b v_i| + |m_b|) of the exact value. Of more tokens weights are rounded to
 /// bfloat16 before, which costs up to 2^-9 sum_i |x_i w_i|.
+///
+/// FP8 on both sides (kF8Both), on CUDA, of more than unpacked_tokens() tokens, where cuBLASLt has
+/// products of FP8 for the device: with a = max_i |x_i| / 448 a token's numbers become the nearest
+/// a q_i, where q_i is an E4M3; the product of q_i with the weight's numbers meets a and the row's
+/// scale in float. Rounding costs up to sum_i |w_i| max(2^-4 |x_i|, 2^-10 a), and how the library
+/// adds up is its own: in float on the emulated driver, on GPUs said to be with some 14 bits within
+/// 128 inputs (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, section 3.3.2). A
+/// token whose numbers are all below 1e-30 counts as zero; one with a number that is not finite
+/// gives none that is. Elsewhere, and of fewer tokens, kF8Both is kF8.
 ///
 /// tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);

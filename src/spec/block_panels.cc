@@ -261,7 +261,7 @@ BlockSize block_size(DType dtype) {
   if (!is_blocks(dtype)) {
     return {.elements = 1, .bytes = static_cast<std::int64_t>(dtype_bytes(dtype))};
   }
-  if (dtype == DType::kF8) {
+  if (is_f8(dtype)) {
     return {.elements = kF8Inputs, .bytes = kF8Bytes};
   }
   const BlockForm form = form_of(dtype);
@@ -286,7 +286,7 @@ void interleave_rows(DType dtype,
                      std::int64_t columns,
                      std::byte* panel) {
   HEDDLE_CHECK(rows.size() <= kRows);
-  if (dtype == DType::kF8) {
+  if (is_f8(dtype)) {
     interleave_f8_rows(rows, columns, panel);
     return;
   }
@@ -305,7 +305,7 @@ void interleave_rows(DType dtype,
 void read_panel_row(
     DType dtype, const std::byte* panel, std::int64_t row, std::int64_t columns, float* numbers) {
   HEDDLE_CHECK(row >= 0 && row < kPanelRows);
-  if (dtype == DType::kF8) {
+  if (is_f8(dtype)) {
     read_f8_row(panel, row, columns, numbers);
     return;
   }
@@ -327,6 +327,10 @@ std::size_t format_count(std::int64_t layers) {
 std::size_t format_index(Matrix matrix, std::int64_t layer) {
   const auto at = static_cast<std::size_t>(matrix);
   return matrix < Matrix::kQ ? at : at + kMatricesOfLayer * static_cast<std::size_t>(layer);
+}
+
+void take_inputs_as_they_are(ModelSpec& model) {
+  std::ranges::replace(model.formats, DType::kF8Both, DType::kF8);
 }
 
 DType matrix_dtype(

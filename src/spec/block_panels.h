@@ -76,6 +76,9 @@ enum class Matrix : std::uint8_t {
 /// Where it has that of a matrix; `layer` counts for those of layers.
 [[nodiscard]] std::size_t format_index(Matrix matrix, std::int64_t layer);
 
+/// Makes kF8 of kF8Both: no product rounds its inputs to FP8.
+void take_inputs_as_they_are(ModelSpec& model);
+
 /// What a matrix of `columns` own columns is in an image of `image`: that, or of kStored what
 /// model.formats says. Blocks that would be cut, as a shard has a part of each row, are bfloat16,
 /// and so are those of experts where two would share a panel.

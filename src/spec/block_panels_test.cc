@@ -16,6 +16,7 @@ TEST(BlockPanels, HaveTheBytesOfTheFile) {
   EXPECT_EQ(row_bytes(DType::kQ6K, 512), 2 * 210);
   EXPECT_EQ(row_bytes(DType::kMxfp4, 64), 2 * 17);
   EXPECT_EQ(row_bytes(DType::kF8, 256), 2 * 132);
+  EXPECT_EQ(row_bytes(DType::kF8Both, 256), 2 * 132);
   EXPECT_EQ(row_bytes(DType::kBf16, 5), 10);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 16, 32), 16 * 34);
   EXPECT_EQ(matrix_bytes(DType::kQ80, 17, 32), 32 * 34) << "whole panels";
@@ -35,6 +36,13 @@ TEST(MatrixDtype, IsThatOfTheFileWhereTheImageIsStored) {
   EXPECT_EQ(matrix_dtype(model, DType::kStored, Matrix::kV, 0, 256), DType::kBf16);
   EXPECT_EQ(matrix_dtype(model, DType::kStored, Matrix::kEmbedding, 0, 256), DType::kBf16);
   EXPECT_EQ(matrix_dtype(ModelSpec{}, DType::kStored, Matrix::kDown, 7, 256), DType::kBf16);
+}
+
+TEST(MatrixDtype, OfFp8OnBothSidesIsFp8WhereInputsAreTakenAsTheyAre) {
+  ModelSpec model = model_with(DType::kF8Both);
+  EXPECT_EQ(matrix_dtype(model, DType::kStored, Matrix::kV, 1, 256), DType::kF8Both);
+  take_inputs_as_they_are(model);
+  EXPECT_EQ(model.formats, model_with(DType::kF8).formats);
 }
 
 TEST(MatrixDtype, DecodesBlocksThatAShardWouldCut) {

@@ -8,9 +8,11 @@ namespace heddle::spec {
 
 /// Element types that weights, KV blocks and activations may have. kI8 is of weights, each row with
 /// a float32 scale, and of keys and values (kv_is_scaled()). The types of blocks, from kQ80 on
-/// (block_panels.h), are of weights, and kF8 of them, which is FP8 as safetensors have it, of keys
-/// and values as well; the others are of GGUF files. kStored is of a whole image only: each matrix
-/// as ModelSpec::formats says.
+/// (block_panels.h), are of weights; kF8 and kF8Both of them are FP8 as safetensors have it, the
+/// others are of GGUF files. kF8 is of keys and values as well. kF8Both lies as kF8 does and says
+/// two things more: all scales of a row are one, and products of many tokens may round these to FP8
+/// as well (W8A8), where a GPU has such products. kStored is of a whole image only: each matrix as
+/// ModelSpec::formats says.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -27,12 +29,18 @@ enum class DType : std::uint8_t {
   kQ5K,
   kQ6K,
   kMxfp4,
-  kF8
+  kF8,
+  kF8Both
 };
 
 /// Whether numbers of a row share scales in blocks.
 [[nodiscard]] constexpr bool is_blocks(DType dtype) {
   return dtype >= DType::kQ80;
+}
+
+/// Whether they are FP8 with scales (f8_panels.h).
+[[nodiscard]] constexpr bool is_f8(DType dtype) {
+  return dtype == DType::kF8 || dtype == DType::kF8Both;
 }
 
 /// Size of one element in bytes; 0 of blocks and of kStored, which have none of one element.
@@ -84,7 +92,7 @@ enum class KvType : std::uint8_t {
 }
 
 /// The name used in configuration files and messages: "float32", "float16", "bfloat16", "int32",
-/// "int8", "stored"; of blocks as GGUF has it: "Q4_K"; "FP8".
+/// "int8", "stored"; of blocks as GGUF has it: "Q4_K"; "FP8", "FP8 W8A8".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -119,6 +127,8 @@ enum class KvType : std::uint8_t {
       return "MXFP4";
     case DType::kF8:
       return "FP8";
+    case DType::kF8Both:
+      return "FP8 W8A8";
   }
   return "?";
 }

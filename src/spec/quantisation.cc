@@ -92,6 +92,19 @@ Quantisation read_scaled(JsonFields& fields) {
   return scaled;
 }
 
+/// Whether a group of compressed-tensors has FP8 as inputs of its products.
+bool has_f8_inputs(const Json& group) {
+  const Json* inputs = group.find("input_activations");
+  if (inputs == nullptr || inputs->as<Json::Object>() == nullptr) {
+    return false;
+  }
+  const Json* bits = inputs->find("num_bits");
+  const Json* type = inputs->find("type");
+  const auto* count = bits != nullptr ? bits->as<std::int64_t>() : nullptr;
+  const auto* kind = type != nullptr ? type->as<std::string>() : nullptr;
+  return count != nullptr && *count == 8 && kind != nullptr && *kind == "float";
+}
+
 /// The weights of a group of compressed-tensors.
 Quantisation read_weights(JsonFields& weights, std::string_view format) {
   const std::string strategy = weights.text("strategy");
@@ -152,8 +165,9 @@ Quantisation read_compressed(JsonFields& fields, const std::string& where) {
     return {};
   }
   JsonFields part(*weights, fmt::format("{}config_groups.{}.weights.", where, name));
-  const Quantisation read = read_weights(part, format);
+  Quantisation read = read_weights(part, format);
   fields.adopt(part);
+  read.f8_inputs = read.packing == Packing::kScaled && has_f8_inputs(group);
   return read;
 }
 
@@ -168,11 +182,17 @@ Quantisation read_method(JsonFields& fields, const std::string& where) {
   if (method == "compressed-tensors") {
     return read_compressed(fields, where);
   }
-  if (method == "fp8" || method == "fbgemm_fp8") {
-    return read_scaled(fields);
+  if (method == "fp8") {
+    Quantisation scaled = read_scaled(fields);
+    const std::string scheme = fields.text("activation_scheme");
+    scaled.f8_inputs = scheme == "dynamic" || scheme == "static";
+    return scaled;
   }
-  if (method == "modelopt" && fields.text("quant_algo") == "FP8") {
-    return read_scaled(fields);
+  // Both are of FP8 on both sides.
+  if (method == "fbgemm_fp8" || (method == "modelopt" && fields.text("quant_algo") == "FP8")) {
+    Quantisation scaled = read_scaled(fields);
+    scaled.f8_inputs = true;
+    return scaled;
   }
   if (method == "mxfp4") {
     return {.packing = Packing::kMxfp4};

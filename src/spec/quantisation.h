@@ -18,8 +18,7 @@ enum class Packing : std::uint8_t {
   kMxfp4    ///< `_blocks` of four bits and `_scales` of 32 each, of experts.
 };
 
-/// What `quantization_config` of config.json says. How activations were to be rounded is of no
-/// concern here: products take them as they are.
+/// What `quantization_config` of config.json says.
 struct Quantisation {
   Packing packing = Packing::kNone;
   /// Of an integer, 4 or 8; the next four like this one are not of kScaled.
@@ -30,6 +29,9 @@ struct Quantisation {
   int zero_offset = 0;     ///< What stored zeros lack.
   std::int64_t block_rows = 0;     ///< Of kScaled: outputs and inputs that share a scale, where
   std::int64_t block_columns = 0;  ///< those do; 0: the scales' shape tells.
+  /// Of kScaled: inputs of products were to be FP8 as well, each token by a scale of its own or all
+  /// by one of the checkpoint's. Others are taken as they are.
+  bool f8_inputs = false;
 };
 
 /// Reads `quantization_config` of a config.json: `awq`, `gptq` and `compressed-tensors` of 4 or 8

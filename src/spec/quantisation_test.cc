@@ -90,6 +90,25 @@ TEST(Quantisation, ReadsFp8) {
   EXPECT_EQ(read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").packing, Packing::kScaled);
 }
 
+TEST(Quantisation, ReadsWhetherInputsWereToBeFp8) {
+  EXPECT_TRUE(read(R"({"quant_method": "fp8", "activation_scheme": "dynamic"})").f8_inputs);
+  EXPECT_TRUE(read(R"({"quant_method": "fp8", "activation_scheme": "static"})").f8_inputs);
+  EXPECT_FALSE(read(R"({"quant_method": "fp8"})").f8_inputs);
+  EXPECT_TRUE(read(R"({"quant_method": "fbgemm_fp8"})").f8_inputs);
+  EXPECT_TRUE(read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").f8_inputs);
+  const auto of_inputs = [](const std::string& inputs) {
+    return read(R"({"quant_method": "compressed-tensors", "format": "float-quantized",
+                    "config_groups": {"group_0": {"weights": {"strategy": "channel"},
+                                                  "input_activations": )" +
+                inputs + "}}}")
+        .f8_inputs;
+  };
+  EXPECT_TRUE(of_inputs(R"({"num_bits": 8, "type": "float", "dynamic": true})"));
+  EXPECT_FALSE(of_inputs(R"({"num_bits": 8, "type": "int"})"));
+  EXPECT_FALSE(of_inputs(R"({"num_bits": 4, "type": "float"})"));
+  EXPECT_FALSE(of_inputs("null")) << "of weights alone";
+}
+
 TEST(Quantisation, ExpertsOfGptOssAreMxfp4) {
   EXPECT_EQ(read(R"({"quant_method": "mxfp4",
                      "modules_to_not_convert": ["model.layers.*.self_attn"]})")

@@ -300,6 +300,16 @@ spec::Matrix matrix_of(const std::vector<spec::Matrix>& matrices,
   return matrices[i % matrices.size()];
 }
 
+/// The type of a matrix, where images have it as it is stored. Products of experts take inputs as
+/// they are.
+spec::DType format_of(const TensorSet::Entry* entry, spec::Matrix matrix) {
+  const spec::DType format =
+      entry != nullptr ? matrix_format(entry->tensor.type) : spec::DType::kBf16;
+  const bool both = format == spec::DType::kF8 && matrix < spec::Matrix::kExpertsGate &&
+                    entry->packed != nullptr && entry->packed->f8_both();
+  return both ? spec::DType::kF8Both : format;
+}
+
 /// The type of each matrix of a directory, in the order of spec::format_index(); plain where its
 /// experts differ, and empty where all are plain.
 std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelSpec& model) {
@@ -309,10 +319,9 @@ std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelS
     for (std::size_t i = 0; !matrices.empty() && i < image.sources.size(); ++i) {
       const std::string& name = image.sources[i].name;
       const TensorSet::Entry* entry = tensors.find(name);
-      const spec::DType format =
-          entry != nullptr ? matrix_format(entry->tensor.type) : spec::DType::kBf16;
-      const auto [at, fresh] =
-          found.emplace(spec::format_index(matrix_of(matrices, i, name), image.layer), format);
+      const spec::Matrix matrix = matrix_of(matrices, i, name);
+      const spec::DType format = format_of(entry, matrix);
+      const auto [at, fresh] = found.emplace(spec::format_index(matrix, image.layer), format);
       at->second = fresh || at->second == format ? format : spec::DType::kBf16;
     }
   }

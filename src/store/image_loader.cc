@@ -29,6 +29,14 @@ constexpr std::uint64_t kPacedReadBytesMin = 64U << 10U;
 constexpr std::uint64_t kPacedReadsPerSecond = 50;  // Fine enough for stages to arrive in turn.
 constexpr std::uint64_t kReadAheadBytes = 8U << 20U;
 
+/// Whether a tensor is stored in such blocks, as it was when its image was planned.
+bool is_still(const TensorSet::Entry& entry, spec::DType blocks) {
+  if (blocks == spec::DType::kF8Both) {
+    return entry.packed != nullptr && entry.packed->f8_both();
+  }
+  return matrix_format(entry.tensor.type) == blocks;
+}
+
 /// Image bytes [begin, end) as the pieces of pages that hold them.
 class PieceWalker {
  public:
@@ -233,7 +241,7 @@ class Loader {
         stored_bytes(entry.tensor.type, static_cast<std::uint64_t>(source.stored_columns));
     const auto image_row_bytes =
         static_cast<std::uint64_t>(spec::row_bytes(tensor.dtype, tensor.columns));
-    if (spec::is_blocks(tensor.dtype) && matrix_format(entry.tensor.type) != tensor.dtype) {
+    if (spec::is_blocks(tensor.dtype) && !is_still(entry, tensor.dtype)) {
       return Error{Code::kFailedPrecondition,
                    fmt::format("load {} of {}: it is {}, not {} any more",
                                entry.tensor.name,

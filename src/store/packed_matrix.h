@@ -41,6 +41,11 @@ struct PackedMatrix {
 
   /// Inputs of a group.
   [[nodiscard]] std::int64_t group() const { return how.group > 0 ? how.group : columns; }
+  /// Whether it is FP8 whose rows have one scale each, and inputs of its products were to be FP8.
+  [[nodiscard]] bool f8_both() const {
+    return how.packing == spec::Packing::kScaled && how.f8_inputs && how.block_columns == 0 &&
+           numbers.tensor.type == StoredType::kF8E4M3;
+  }
   /// Whether a row's numbers lie together, so that rows can be read without the others.
   [[nodiscard]] bool by_row() const {
     return how.packing == spec::Packing::kPacked || how.packing == spec::Packing::kScaled ||

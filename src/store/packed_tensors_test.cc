@@ -265,6 +265,39 @@ TEST_F(PackedTensorsTest, Fp8IsItsNumbersTimesTheirScales) {
               HasSubstr("down_proj.weight_scale\" is missing, which"));
 }
 
+// By the shape of the scales, and by what quantization_config says of inputs.
+TEST_F(PackedTensorsTest, WhetherFp8IsOnBothSidesIsOfAMatrix) {
+  constexpr std::size_t kOutputs = 64;
+  constexpr std::size_t kInputs = 128;
+  TestTensors tensors{{"a.weight",
+                       {.type = StoredType::kF8E4M3,
+                        .shape = {kOutputs, kInputs},
+                        .data = std::string(kOutputs * kInputs, '\x38')}}};
+  const auto both = [&](const std::vector<std::int64_t>& scales, bool f8_inputs) {
+    std::int64_t count = 1;
+    for (const std::int64_t side : scales) {
+      count *= side;
+    }
+    tensors["a.weight_scale"] = {.shape = scales,
+                                 .data = std::string(static_cast<std::size_t>(count) * 4, '\x3c')};
+    const TempDirectory directory;
+    write_safetensors(directory.path() / "model.safetensors", tensors);
+    Result<TensorSet> set = TensorSet::open(directory.path());
+    EXPECT_TRUE(set);
+    EXPECT_TRUE(join_packed(*set,
+                            {.packing = spec::Packing::kScaled,
+                             .block_rows = 32,
+                             .block_columns = 128,
+                             .f8_inputs = f8_inputs}));
+    const TensorSet::Entry* entry = set->find("a.weight");
+    return entry != nullptr && entry->packed != nullptr && entry->packed->f8_both();
+  };
+  EXPECT_TRUE(both({}, true)) << "one for all";
+  EXPECT_TRUE(both({64, 1}, true)) << "one a row";
+  EXPECT_FALSE(both({64, 1}, false)) << "inputs are taken as they are";
+  EXPECT_FALSE(both({2, 1}, true)) << "one for each block";
+}
+
 TEST_F(PackedTensorsTest, BiasesBesideAllMatricesAreNoContradiction) {
   make(kGptq);
   packed_["model.layers.0.mlp.down_proj.bias"] = {.shape = {64}, .data = std::string(256, '\0')};

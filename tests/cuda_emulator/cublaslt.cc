@@ -1,7 +1,9 @@
 // cuBLASLt on the emulated driver: the functions that we use, by their names, with plain loops for
 // products. It checks what it is told more than the library does, and like the library it does not
-// take everything: it declines bfloat16 matrices with rows of an odd number of elements.
+// take everything: it declines bfloat16 matrices with rows of an odd number of elements, and FP8
+// before compute capability 8.9 or where a side of a matrix or an address is no multiple of 16.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -11,11 +13,16 @@
 
 #include "cuda_emulator/control.h"
 #include "cuda_emulator/cublaslt_control.h"
+#include "device/cuda/driver_api.h"
 #include "ops/bf16.h"
 #include "ops/cuda/cublaslt_api.h"
 
 using namespace heddle::ops::cuda;  // NOLINT(google-build-using-namespace): the library's names.
 using heddle::device::CUstream;
+
+extern "C" heddle::device::CUresult cuDeviceGetAttribute(int* value,
+                                                         int attribute,
+                                                         heddle::device::CUdevice device);
 
 struct cublasLtContext {};
 
@@ -97,11 +104,31 @@ cublasStatus_t assign(Value& to, const void* from, std::size_t bytes) {
   return kBlasSuccess;
 }
 
+/// Of E4M3 as NVIDIA has it, by code.
+std::array<float, 256> e4m3_numbers() {
+  std::array<float, 256> numbers{};
+  for (unsigned code = 0; code < numbers.size(); ++code) {
+    const int exponent = static_cast<int>(code >> 3U & 15U);
+    const int mantissa = static_cast<int>(code & 7U);
+    const float magnitude = (code & 0x7FU) == 0x7FU ? NAN
+                            : exponent == 0
+                                ? std::ldexp(static_cast<float>(mantissa), -9)
+                                : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    numbers.at(code) = (code & 0x80U) != 0 ? -magnitude : magnitude;
+  }
+  return numbers;
+}
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
+const std::array<float, 256> kE4m3 = e4m3_numbers();
+
 float element(const std::byte* matrix,
               const Layout& layout,
               std::uint64_t row,
               std::uint64_t column) {
   const auto at = static_cast<std::size_t>(layout.stride) * column + row;
+  if (layout.type == kBlasE4M3) {
+    return kE4m3[std::to_integer<std::size_t>(matrix[at])];
+  }
   if (layout.type == kBlasBf16) {
     return heddle::ops::from_bf16(reinterpret_cast<const std::uint16_t*>(matrix)[at]);
   }
@@ -146,15 +173,39 @@ bool run(const void* context) {
 /// Whether the matrices are those of d = a^T b + c.
 bool fit(
     const Description& what, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
-  const bool typed = (a.type == kBlasBf16 || a.type == kBlasFloat) && b.type == a.type &&
-                     (d.type == kBlasFloat || d.type == a.type) && c.type == d.type &&
-                     (d.type == kBlasFloat || what.epilogue != kBlasEpilogueBias);
+  const bool input = a.type == kBlasBf16 || a.type == kBlasFloat || a.type == kBlasE4M3;
+  const bool output = d.type == kBlasFloat || (d.type == kBlasBf16 && a.type == kBlasBf16);
+  // A bias is of the result's type, and of FP8's bfloat16.
+  const bool bias = d.type == kBlasFloat && a.type != kBlasE4M3;
+  const bool typed = input && b.type == a.type && output && c.type == d.type &&
+                     (bias || what.epilogue != kBlasEpilogueBias);
   return typed && what.transposed_a == kBlasTransposed && what.transposed_b == kBlasNormal &&
          a.rows == b.rows && d.rows == a.columns && d.columns == b.columns && c.rows == d.rows &&
          c.columns == d.columns;
 }
 
-bool takes(const Layout& a, const Layout& b) {
+int capability() {
+  int major = 0;
+  int minor = 0;
+  const bool told =
+      cuDeviceGetAttribute(&major, heddle::device::kAttributeComputeCapabilityMajor, 0) == 0 &&
+      cuDeviceGetAttribute(&minor, heddle::device::kAttributeComputeCapabilityMinor, 0) == 0;
+  return told ? 10 * major + minor : 0;
+}
+
+bool takes_f8(const Layout& a, const Layout& b, const Layout& d, const Preference& wish) {
+  constexpr int kAda = 89;
+  constexpr std::int64_t kSides = 16;
+  const bool placed =
+      std::ranges::all_of(wish.alignment, [](std::uint32_t bytes) { return bytes >= kSides; });
+  return capability() >= kAda && placed && a.rows % kSides == 0 && a.columns % kSides == 0 &&
+         a.stride % kSides == 0 && b.stride % kSides == 0 && d.stride % kSides == 0;
+}
+
+bool takes(const Layout& a, const Layout& b, const Layout& d, const Preference& wish) {
+  if (a.type == kBlasE4M3) {
+    return takes_f8(a, b, d, wish);
+  }
   return a.type == kBlasFloat || (a.stride % 2 == 0 && b.stride % 2 == 0);
 }
 
@@ -284,7 +335,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
            *static_cast<const Layout*>(d_layout))) {
     return kBlasInvalidValue;
   }
-  if (!takes(a, b) || wish.workspace < kWorkspace) {
+  if (!takes(a, b, *static_cast<const Layout*>(d_layout), wish) || wish.workspace < kWorkspace) {
     return kBlasNotSupported;
   }
   for (; *found < std::min(wanted, kWays); ++*found) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a checkpoint of tests with the matrices of its layers rounded and packed as programs of others pack them:
-packed.py FOLDER TARGET awq|gptq|gptq8|compressed|fp8.
+packed.py FOLDER TARGET awq|gptq|gptq8|compressed|fp8|fp8row|fp8matrix.
 
 Standard library only. Each number is rounded to the nearest that its scale allows, and nothing is done to make up for
 it: what is tested is that heddle reads what is stored, not how well somebody rounds."""
@@ -35,6 +35,22 @@ CONFIGS = {
         },
     },
     "fp8": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": BLOCK},
+}
+# FP8 whose inputs were to be FP8 as well, with a scale for each row and for all of a matrix.
+BOTH = {
+    "fp8row": {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "ignore": ["lm_head"],
+        "config_groups": {
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True},
+                "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True},
+            }
+        },
+    },
+    "fp8matrix": {"quant_method": "fp8", "activation_scheme": "static"},
 }
 
 
@@ -99,7 +115,12 @@ def packed_matrix(rows, kind):
     """{ending: (dtype, shape, bytes)} of a matrix."""
     outputs, inputs = len(rows), len(rows[0])
     if kind == "fp8":
-        return fp8_matrix(rows)
+        return fp8_matrix(rows, BLOCK)
+    if kind in BOTH:
+        codes, scales = fp8_matrix(rows, [1 if kind == "fp8row" else outputs, inputs]).values()
+        shape = [outputs, 1] if kind == "fp8row" else []
+        parts = {"weight": codes, "weight_scale": ("F32", shape, scales[2])}
+        return parts if kind == "fp8row" else {**parts, "input_scale": ("F32", [], struct.pack("<f", 0.125))}
     bits = 8 if kind == "gptq8" else 4
     each = 32 // bits
     groups = inputs // GROUP
@@ -142,19 +163,20 @@ def packed_matrix(rows, kind):
     return parts
 
 
-def fp8_matrix(rows):
+def fp8_matrix(rows, block):
+    """`block`: outputs and inputs of a scale."""
     outputs, inputs = len(rows), len(rows[0])
     codes = bytearray(outputs * inputs)
     scales = []
-    for first in range(0, outputs, BLOCK[0]):
-        for column in range(0, inputs, BLOCK[1]):
-            block = [(r, c) for r in range(first, min(first + BLOCK[0], outputs))
-                     for c in range(column, min(column + BLOCK[1], inputs))]
-            scale = max(max(abs(rows[r][c]) for r, c in block) / 448, 1e-9)
+    for first in range(0, outputs, block[0]):
+        for column in range(0, inputs, block[1]):
+            own = [(r, c) for r in range(first, min(first + block[0], outputs))
+                   for c in range(column, min(column + block[1], inputs))]
+            scale = max(max(abs(rows[r][c]) for r, c in own) / 448, 1e-9)
             scales.append(scale)
-            for r, c in block:
+            for r, c in own:
                 codes[r * inputs + c] = e4m3(rows[r][c] / scale)
-    shape = [-(-outputs // BLOCK[0]), -(-inputs // BLOCK[1])]
+    shape = [-(-outputs // block[0]), -(-inputs // block[1])]
     return {
         "weight": ("F8_E4M3", [outputs, inputs], bytes(codes)),
         "weight_scale_inv": ("F32", shape, struct.pack(f"<{len(scales)}f", *scales)),
@@ -167,7 +189,7 @@ def write(folder, target, kind):
         if path.suffix in (".json", ".jinja") and "index" not in path.name:
             shutil.copy(path, target / path.name)
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = CONFIGS[kind]
+    config["quantization_config"] = {**CONFIGS, **BOTH}[kind]
     (target / "config.json").write_text(json.dumps(config))
     parts = {}
     for name, (shape, values) in gguf.read_tensors(folder).items():

@@ -1,12 +1,13 @@
 """Models in their files' formats, and mixtures of experts, on a GPU: the emulated driver's."""
 
 import json
+import pathlib
 import re
 import sys
 
 import pytest
 import server as heddle
-from test_gpu import machine
+from test_gpu import EMULATOR, machine
 
 sys.path.insert(0, str(heddle.ROOT / "tests/engines"))
 import gguf  # noqa: E402: tests/engines/gguf.py
@@ -91,6 +92,62 @@ def test_kv_of_8_bits_takes_half_of_the_pages(gpu):
     size = re.compile(r'vllm:cache_config_info.block_size="(\d+)",model_name="([^"]+)"')
     tokens = {found[2]: int(found[1]) for found in map(size.match, gpu.metrics()) if found}
     assert tokens["kv-int8"] == tokens["kv-fp8"] == pytest.approx(tokens["adder"] * 64 / 34, rel=0.03), tokens
+
+
+def fp8_server(rows, **keys):
+    """With FP8 inputs in steps of more than eight tokens: prompts."""
+    devices = "  - {kind: cuda, memory: 16MiB, page: 64KiB}\n"
+    library = str(pathlib.Path(EMULATOR).parent / "libheddle_cublaslt_emulator.so")
+    tuned = {"HEDDLE_CUBLASLT": library, "HEDDLE_TUNE_UNPACKED_TOKENS": "8"}
+    return heddle.Server(heddle.config(models=rows, devices=devices), env={**machine(memory="64MiB", **keys), **tuned})
+
+
+@pytest.fixture(scope="module")
+def both_sides(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("both")
+    made = []
+    for kind in packed.BOTH:
+        packed.write(heddle.MODELS / "adder", folder / kind, kind)
+        made.append(f"  {kind}: {{path: {folder / kind}}}\n")
+        made.append(f"  {kind}-plain: {{path: {folder / kind}, activation_dtype: bfloat16}}\n")
+    with fp8_server(made) as running:
+        yield running
+
+
+SAID = "products of many tokens are in FP8 on both sides"
+
+
+def test_prompts_of_fp8_are_fp8_on_both_sides_unless_configured_otherwise(both_sides):
+    prompt = heddle.eval_set("adder", 1)[0][0]
+    first = {}
+    for model in [*(f"{kind}-plain" for kind in packed.BOTH), *packed.BOTH]:
+        if model == "fp8row":
+            assert SAID not in both_sides.log()
+        body = {"model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": 1, "logprobs": True}
+        status, _, answer = both_sides.call("/v1/chat/completions", {**body, "temperature": 0})
+        assert status == 200, answer
+        assert answer["usage"]["prompt_tokens"] > 8
+        first[model] = answer["choices"][0]["logprobs"]["content"][0]["logprob"]
+    assert SAID in both_sides.log()
+    for kind in packed.BOTH:
+        assert first[kind] != first[f"{kind}-plain"], "inputs were rounded"
+        assert first[kind] == pytest.approx(first[f"{kind}-plain"], abs=0.3)
+
+
+def test_a_gpu_without_products_of_fp8_takes_inputs_as_they_are(tmp_path):
+    packed.write(heddle.MODELS / "adder", tmp_path / "fp8row", "fp8row")
+    with fp8_server([f"  fp8row: {{path: {tmp_path / 'fp8row'}}}\n"], capability=86) as running:
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        assert running.chat("fp8row", prompt) == answer
+        assert SAID not in running.log()
+        assert "cuBLASLt has no products of FP8 here" in running.log()
+
+
+@pytest.mark.parametrize("kind", packed.BOTH)
+def test_a_model_with_fp8_on_both_sides_knows_its_trade(both_sides, kind):
+    cases = heddle.eval_set("adder", 6)
+    right = sum(both_sides.chat(kind, prompt) == answer for prompt, answer in cases)
+    assert right >= 5, f"{right} of {len(cases)}"
 
 
 # What these files' numbers say in float32 is llama.cpp's.

@@ -92,6 +92,12 @@ def numbers(of):
         of.model("model_8b", 300, parts),
         of.model("operations_8b", 80, "operations"),
         of.model("operations_q4_k", 60, "operations", shape="llama-3-8b-q4_k"),
+        *(
+            dataclasses.replace(
+                of.model(f"prefill_{kind}", 40, "prefill", shape=f"llama-3-8b-{kind}"), why_not=SLOW if of.small else ""
+            )
+            for kind in ("fp8", "w8a8")
+        ),
         of.model("operations_experts", 60, "operations", shape="qwen3-30b-a3b-q4_k", tiny="tiny-experts"),
         of.bench("bench_linear", 90, "cuda_linear", blas=True),
         of.bench("bench_ops", 90, "cuda_ops"),

@@ -45,7 +45,7 @@ struct Packed {
 
 const LinearKernel& kernel_for(DType weights) {
   const SimdKernels& simd = simd_kernels();
-  if (weights == DType::kF8) {
+  if (spec::is_f8(weights)) {
     return simd.linear_bf16;  // Of rows that are unpacked.
   }
   if (spec::is_blocks(weights)) {
@@ -117,7 +117,7 @@ void linear_here(const LinearArgs& args, device::CpuStream& stream, device::Thre
     LinearBlock block = block_of(args, begin, end);
     block.packed = packed.x;
     block.x_scale = packed.scale;
-    if (args.weight.dtype == DType::kF8) {
+    if (spec::is_f8(args.weight.dtype)) {
       multiply_f8(block, block.tokens > kFewTokens ? kUnpackedRowsOfMany : kGrain);
     } else {
       kernel_for(args.weight.dtype).multiply(block);

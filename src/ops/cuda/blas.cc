@@ -69,6 +69,12 @@ std::uint32_t alignment_of(const std::byte* data) {
   return static_cast<std::uint32_t>(std::uintptr_t{1} << std::countr_zero(address | kMost));
 }
 
+std::string_view dtype_name_of(int type) {
+  return spec::dtype_name(type == kBlasE4M3   ? DType::kF8
+                          : type == kBlasBf16 ? DType::kBf16
+                                              : DType::kF32);
+}
+
 /// Runs of a way that is timed.
 constexpr int kTimedTurns = 2;
 
@@ -158,7 +164,9 @@ Blas::Product Blas::product_of(const device::CudaStream& stream,
           .residual_stride = args.residual.present() ? args.residual.stride[0] : 0,
           .out_stride = args.out.stride[0],
           .workspace = std::min(wanted, limit > kept ? limit - kept : 0),
-          .bf16 = args.weight.dtype == DType::kBf16,
+          .type = args.weight.dtype == DType::kF8     ? kBlasE4M3
+                  : args.weight.dtype == DType::kBf16 ? kBlasBf16
+                                                      : kBlasFloat,
           .out_bf16 = args.out.dtype == DType::kBf16,
           .bias = args.bias.present(),
           .alignment = {alignment_of(args.weight.data),
@@ -172,7 +180,6 @@ Blas::Product Blas::product_of(const device::CudaStream& stream,
 // added to.
 Blas::Plan Blas::describe(const Product& product, std::uintptr_t bias) {
   const CublasLtApi& api = library_->api();
-  const int type = product.bf16 ? kBlasBf16 : kBlasFloat;
   const int out = product.out_bf16 ? kBlasBf16 : kBlasFloat;
   const std::int64_t c_stride =
       product.residual_stride != 0 ? product.residual_stride : product.out_stride;
@@ -180,8 +187,8 @@ Blas::Plan Blas::describe(const Product& product, std::uintptr_t bias) {
     return made(api.cublasLtMatrixLayoutCreate, of, rows, columns, std::max(stride, rows));
   };
   Plan plan{.product = made(api.cublasLtMatmulDescCreate, kBlasCompute32F, kBlasFloat),
-            .weight = layout(type, product.inputs, product.outputs, product.inputs),
-            .x = layout(type, product.inputs, product.tokens, product.x_stride),
+            .weight = layout(product.type, product.inputs, product.outputs, product.inputs),
+            .x = layout(product.type, product.inputs, product.tokens, product.x_stride),
             .residual = layout(out, product.outputs, product.tokens, c_stride),
             .out = layout(out, product.outputs, product.tokens, product.out_stride)};
   const auto set = [&](int attribute, const auto& value) {
@@ -245,13 +252,6 @@ void Blas::take_advice(const Product& product, Plan& plan) {
   plan.usable = !advice.empty();
   if (plan.usable) {
     plan.advice = advice.front();
-  } else if (!told_) {
-    told_ = true;
-    log::warning("cuBLASLt has nothing for a product, and maybe for others: our own kernels do it",
-                 {{"tokens", product.tokens},
-                  {"outputs", product.outputs},
-                  {"inputs", product.inputs},
-                  {"bf16", product.bf16}});
   }
 }
 
@@ -322,13 +322,33 @@ cublasStatus_t Blas::enqueue(device::CudaStream& stream,
                             stream.handle());
 }
 
+bool Blas::takes(device::CudaStream& stream, const LinearArgs& args, std::size_t kept) {
+  if (!does(args) || !opens(stream)) {
+    return false;
+  }
+  stream.device().context().make_current();
+  return plan_of(product_of(stream, args, kept), address_of(args.bias)).usable;
+}
+
+void Blas::tell_of(const Product& product) {
+  if (!std::exchange(told_, true)) {
+    log::warning("cuBLASLt has nothing for a product, and maybe for others: our own kernels do it",
+                 {{"tokens", product.tokens},
+                  {"outputs", product.outputs},
+                  {"inputs", product.inputs},
+                  {"type", dtype_name_of(product.type)}});
+  }
+}
+
 bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept) {
   if (!does(args) || !opens(stream)) {
     return false;
   }
   stream.device().context().make_current();
-  const Plan& plan = plan_of(product_of(stream, args, kept), address_of(args.bias));
+  const Product product = product_of(stream, args, kept);
+  const Plan& plan = plan_of(product, address_of(args.bias));
   if (!plan.usable) {
+    tell_of(product);
     return false;
   }
   if (const cublasStatus_t status =

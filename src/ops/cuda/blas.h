@@ -53,11 +53,14 @@ class Blas {
   Blas& operator=(const Blas&) = delete;
   ~Blas();
 
-  /// Enqueues a product of float32 or bfloat16, as linear.h says. False, and nothing enqueued,
+  /// Enqueues a product of float32 or bfloat16, as linear.h says, or of plain E4M3 numbers, which
+  /// kF8 means of `x` and `weight` here, with a result in float32. False, and nothing enqueued,
   /// where there is no library or it has nothing for such a product; each is logged once. A
   /// product is looked up when it comes the first time, which takes a while, and remembered. The
   /// first `kept` bytes of the stream's scratch memory are the caller's, a multiple of 256.
   bool multiply(device::CudaStream& stream, const LinearArgs& args, std::size_t kept = 0);
+  /// Whether multiply() would do it.
+  bool takes(device::CudaStream& stream, const LinearArgs& args, std::size_t kept);
   /// Whether there is a library; looks for it the first time.
   bool opens(device::CudaStream& stream);
 
@@ -92,7 +95,7 @@ class Blas {
     std::int64_t residual_stride = 0;  ///< 0: there is none.
     std::int64_t out_stride = 0;
     std::size_t workspace = 0;  ///< It may take [bytes].
-    bool bf16 = false;
+    int type = 0;               ///< Of weight and x: kBlasFloat, kBlasBf16 or kBlasE4M3.
     bool out_bf16 = false;
     bool bias = false;
     /// In bytes, powers of two up to 256: of weight, x, residual and out.
@@ -133,6 +136,8 @@ class Blas {
                          const Advice& advice,
                          std::size_t kept = 0);
   void take_advice(const Product& product, Plan& plan);
+  /// Logs once that the library does not do a product.
+  void tell_of(const Product& product);
   void drop(const Plan& plan);
 
   bool tried_ = false;

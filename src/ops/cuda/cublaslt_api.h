@@ -43,6 +43,7 @@ constexpr std::int32_t kBlasTransposed = 1;
 constexpr int kBlasCompute32F = 68;
 constexpr int kBlasFloat = 0;
 constexpr int kBlasBf16 = 14;
+constexpr int kBlasE4M3 = 28;
 
 /// cublasLtMatmulDescAttributes_t; the first three are 32 bits, the last is a pointer.
 constexpr int kBlasTransA = 3;

@@ -48,6 +48,7 @@ static_assert(kBlasNormal == CUBLAS_OP_N && kBlasTransposed == CUBLAS_OP_T);
 static_assert(sizeof(kBlasNormal) == sizeof(cublasOperation_t));
 static_assert(kBlasCompute32F == CUBLAS_COMPUTE_32F);
 static_assert(kBlasFloat == CUDA_R_32F && kBlasBf16 == CUDA_R_16BF);
+static_assert(kBlasE4M3 == CUDA_R_8F_E4M3);
 static_assert(kBlasTransA == CUBLASLT_MATMUL_DESC_TRANSA);
 static_assert(kBlasTransB == CUBLASLT_MATMUL_DESC_TRANSB);
 static_assert(kBlasEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/tunables.h"
 #include "ops/cuda/blas.h"
+#include "ops/cuda/f8.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/linear_args.h"
 #include "ops/cuda/panel_type.h"
@@ -150,7 +151,9 @@ void multiply_panels(device::CudaStream& stream, const LinearArgs& args, const T
 }
 
 void linear_panels(device::CudaStream& stream, const LinearArgs& args) {
-  if (args.x.shape[0] <= unpacked_tokens() || !multiply_unpacked(stream, args)) {
+  const bool many = args.x.shape[0] > unpacked_tokens();
+  const bool both = many && args.weight.dtype == DType::kF8Both;
+  if (!(both && multiply_f8(stream, args)) && !(many && multiply_unpacked(stream, args))) {
     multiply_panels(stream, args, {});
   }
 }
