@@ -41,8 +41,14 @@ constexpr std::array<std::string_view, 24> kEngineKeys{"cmdStop",
                                                        "macros",
                                                        "kv",
                                                        "kv_least"};
-constexpr std::array<std::string_view, 7> kNativeKeys{
-    "dtype", "kv_cache_dtype", "context", "devices", "tool_parser", "reasoning_parser", "pooling"};
+constexpr std::array<std::string_view, 8> kNativeKeys{"dtype",
+                                                      "kv_cache_dtype",
+                                                      "experts",
+                                                      "context",
+                                                      "devices",
+                                                      "tool_parser",
+                                                      "reasoning_parser",
+                                                      "pooling"};
 
 /// The members of a JSON object, as JSON texts; nothing of anything else.
 Values members(const std::string& json) {
