@@ -79,12 +79,16 @@ function make_pool() {
   return element("article", {}, element("h3"), element("div", { class: "bar" }), picture);
 }
 
+/** Of models whose experts take turns in a device's memory: how many are there. */
+const experts_of = (pool) =>
+  (pool.experts ?? []).map(({ model, experts, resident }) => `, ${resident} of ${experts} experts of ${model}`).join("");
+
 function used(pool, page_bytes) {
   const cached = pool.pages.kv_cached.held;
   const free = `${bytes((pool.pages_free + cached) * page_bytes)} of ${bytes(pool.pages_total * page_bytes)} free`;
   const others = pool.others_bytes ? `, ${bytes(pool.others_bytes)} held by other programs` : "";
   const stage = pool.stage ? `, stage ${pool.stage.stage + 1} of ${pool.stage.stages} of ${pool.stage.model}` : "";
-  return pool.up === false ? "down, is being restarted" : free + others + stage;
+  return pool.up === false ? "down, is being restarted" : free + experts_of(pool) + others + stage;
 }
 
 /** Shows devices and host as /api/devices tells them, coloured by the list of models. */

@@ -1,7 +1,6 @@
 #include "agent/agent.h"
 
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -83,6 +82,7 @@ class Agent::Impl {
                        .image_bytes = model.image_bytes,
                        .footprint = model.footprint,
                        .gpu_footprint = model.gpu_footprint,
+                       .host_pages = model.host_pages,
                        .fetched = !model.source.empty()});
       const auto [place, fresh] = models_.try_emplace(model.id);
       if (std::exchange(place->second, model).adapters != model.adapters || fresh) {

@@ -10,6 +10,7 @@
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
+#include "store/expert_parts.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
 #include "store/model_source.h"
@@ -94,14 +95,33 @@ Result<Opened> open_checkpoint(const std::string& source,
   return Opened{.directory = std::move(*directory), .checkpoint = std::move(*checkpoint)};
 }
 
+/// The dtype that images of a checkpoint have: of one without blocks kStored is bfloat16.
+spec::DType dtype_of(const spec::ModelSpec& model, spec::DType dtype) {
+  return dtype == spec::DType::kStored && model.formats.empty() ? spec::DType::kBf16 : dtype;
+}
+
+/// Has so large a share of the experts take turns in memory: all of them, where that saves nothing.
+void set_slots(spec::ModelSpec& model,
+               spec::DType dtype,
+               double resident,
+               const HostGeometry& geometry) {
+  const std::int64_t experts = model.experts.count * model.layers;
+  const auto wanted = static_cast<std::int64_t>(resident * static_cast<double>(experts));
+  model.experts.slots = std::max<std::int64_t>(wanted, 1);
+  const store::ImageLayout layout = store::plan_image(model, dtype_of(model, dtype));
+  const store::PartPages part = store::part_pages(model, layout, geometry.page_bytes);
+  if (part.resident + part.slots >=
+      static_cast<std::int64_t>(store::pages_for(layout.bytes, geometry.page_bytes))) {
+    model.experts.slots = 0;
+  }
+}
+
 /// The parts of a model as their hosts know them.
 Result<std::vector<HostModel>> host_models(const Opened& opened,
                                            const std::vector<spec::ModelSpec>& specs,
                                            spec::DType dtype,
                                            const HostGeometry& geometry) {
-  if (dtype == spec::DType::kStored && opened.checkpoint.config.model.formats.empty()) {
-    dtype = spec::DType::kBf16;
-  }
+  dtype = dtype_of(opened.checkpoint.config.model, dtype);
   std::vector<HostModel> models;
   for (const spec::ModelSpec& part : specs) {
     HostModel& model = models.emplace_back();
@@ -109,7 +129,8 @@ Result<std::vector<HostModel>> host_models(const Opened& opened,
     model.written = store::newest_write(opened.directory);
     model.spec = part;
     model.dtype = dtype;
-    model.image_bytes = store::plan_image(part, dtype).bytes;
+    const store::ImageLayout layout = store::plan_image(part, dtype);
+    model.image_bytes = layout.bytes;
     model.unused = opened.checkpoint.unused;
     for (const auto& [kind, needs] : {std::pair(device::Kind::kCpu, &model.footprint),
                                       std::pair(device::Kind::kCuda, &model.gpu_footprint)}) {
@@ -118,6 +139,11 @@ Result<std::vector<HostModel>> host_models(const Opened& opened,
         return footprint.error();
       }
       *needs = std::move(*footprint);
+    }
+    if (part.experts.slots > 0) {
+      const store::PartPages pages = store::part_pages(part, layout, geometry.page_bytes);
+      model.host_pages = model.footprint.image_pages;
+      model.footprint.image_pages = pages.resident + pages.slots;
     }
   }
   return models;
@@ -130,7 +156,8 @@ Result<HostModel> open_host_model(const std::string& source,
                                   spec::DType dtype,
                                   const HostGeometry& geometry,
                                   spec::KvType kv) {
-  Result<std::vector<HostModel>> models = open_host_shards(source, base, dtype, geometry, 1, 0, kv);
+  Result<std::vector<HostModel>> models =
+      open_host_shards(source, base, dtype, geometry, 1, {}, kv);
   if (!models) {
     return models.error();
   }
@@ -142,18 +169,25 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks,
-                                                std::int64_t adapter_rank,
+                                                const WholeModel& settings,
                                                 spec::KvType kv) {
   const Result<Opened> opened = open_checkpoint(source, base, geometry, kv);
   if (!opened) {
     return opened.error();
   }
   spec::ModelSpec whole = opened->checkpoint.config.model;
-  whole.adapter_rank = ranks == 1 ? adapter_rank : 0;
+  whole.adapter_rank = ranks == 1 ? settings.adapter_rank : 0;
+  if (settings.experts_resident < 1 && whole.experts.count == 0) {
+    return Error{Code::kInvalidArgument,
+                 "keep experts of " + source + " at the host: it has none; leave `experts` out"};
+  }
+  if (settings.experts_resident < 1 && ranks == 1) {
+    set_slots(whole, dtype, settings.experts_resident, geometry);
+  }
   if (const Result<void> possible = spec::divides(whole, ranks); !possible) {
     return possible.error();
   }
-  if (adapter_rank > 0 && spec::is_encoder(whole)) {
+  if (settings.adapter_rank > 0 && spec::is_encoder(whole)) {
     return Error{Code::kInvalidArgument,
                  opened->directory.string() +
                      " is an encoder, and only models that generate text "

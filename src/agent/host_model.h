@@ -27,6 +27,8 @@ struct HostModel {
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;
+  /// As core::AgentModel has it: of a model whose experts take turns in a device's memory.
+  std::int64_t host_pages = 0;
   policy::Footprint footprint{};                ///< In the host's pages, on a CPU device.
   policy::Footprint gpu_footprint{};            ///< The same on a GPU, whose workspace is larger.
   bool shares = false;                          ///< Of a stage: it runs beside other models.
@@ -45,6 +47,12 @@ struct HostGeometry {
   bool keeps_f8 = false;
 };
 
+/// How one device is to have a whole model.
+struct WholeModel {
+  std::int64_t adapter_rank = 0;  ///< It has room for adapters of so much; 0: of none.
+  double experts_resident = 1.0;  ///< Share of its experts that are in memory at once.
+};
+
 /// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)
 /// and reads its configuration and the headers of its tensors: files, so not on the loop. Errors
 /// as store::find_model and store::Checkpoint::open; kInvalidArgument where a page cannot hold its
@@ -59,14 +67,15 @@ Result<HostModel> open_host_model(const std::string& source,
 /// The same for a model that is sharded over `ranks` devices: its shards, by rank. With one rank
 /// the model itself. All need equally many pages beside their KV (the smaller ones have some as
 /// overhead), so that on devices of one size they have equally many for it. kInvalidArgument also
-/// where the model cannot be sharded so: spec::divides. A whole model has room for adapters of
-/// `adapter_rank`; 0: of none.
+/// where the model cannot be sharded so: spec::divides. `settings` are of a whole model: where
+/// fewer of its experts than all are to be there, at least one is, and the footprint on a CPU
+/// device is smaller, if that saves a page. kInvalidArgument where it has no experts.
 Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks,
-                                                std::int64_t adapter_rank = 0,
+                                                const WholeModel& settings = {},
                                                 spec::KvType kv = spec::KvType::kComputed);
 
 /// The same for a model that is cut into `stages` stages of a pipeline: its stages, in order. Each

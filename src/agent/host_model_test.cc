@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/image_job.h"
 #include "base/test_places.h"
 #include "spec/pipe_stage.h"
 #include "store/test_files.h"
@@ -50,7 +51,7 @@ TEST(HostModel, KvInInt8IsOfWholeModelsShardsAndStages) {
   };
   EXPECT_GT(tokens(narrow) * 10, tokens(wide) * 15);
   const auto shards = open_host_shards(
-      name, places::kSources, spec::DType::kBf16, kGeometry, 2, 0, spec::KvType::kI8);
+      name, places::kSources, spec::DType::kBf16, kGeometry, 2, {}, spec::KvType::kI8);
   const auto stages =
       open_host_stages(name, places::kSources, spec::DType::kBf16, kGeometry, 2, spec::KvType::kI8);
   ASSERT_TRUE(shards && stages);
@@ -82,6 +83,36 @@ TEST(HostModel, StagesAreModelsThatNeedTheirOwn) {
   const auto many = open(64);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, Code::kInvalidArgument);
+}
+
+TEST(HostModel, OfExpertsThatTakeTurnsADeviceHasFewerPages) {
+  const auto open = [](const char* name, double resident) {
+    constexpr HostGeometry kSmall{.page_bytes = 4096, .max_batch_tokens = 64};
+    return open_host_shards(std::string("tests/golden/") + name,
+                            places::kSources,
+                            spec::DType::kF32,
+                            kSmall,
+                            1,
+                            {.experts_resident = resident});
+  };
+  const auto whole = open("qwen3-moe", 1.0);
+  const auto half = open("qwen3-moe", 0.5);
+  ASSERT_TRUE(whole && half);
+  const HostModel& all = whole->front();
+  const HostModel& some = half->front();
+  EXPECT_EQ(all.spec.experts.slots, 0);
+  EXPECT_EQ(all.host_pages, 0);
+  EXPECT_EQ(some.spec.experts.slots, some.spec.experts.count * some.spec.layers / 2);
+  EXPECT_LT(some.footprint.image_pages, all.footprint.image_pages);
+  EXPECT_GE(some.host_pages, all.footprint.image_pages);
+  EXPECT_EQ(some.gpu_footprint.image_pages, some.host_pages);
+  const auto read = open_image(image_job(ModelId{1}, some, 4096));
+  ASSERT_TRUE(read);
+  EXPECT_LT(read->layout.resident_bytes, read->layout.bytes) << "experts lie behind all else";
+  EXPECT_EQ(open("qwen3-moe", 0)->front().spec.experts.slots, 1);
+  const auto none = open("qwen3-window", 0.5);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("it has none"), std::string::npos) << none.error().message;
 }
 
 /// A model whose layers' matrices are FP8, with a scale by row.

@@ -14,6 +14,7 @@ ImageJob image_job(ModelId id, const HostModel& model, std::size_t page_bytes) {
           .dtype = model.dtype,
           .shard = model.spec.shard,
           .stage = model.spec.stage,
+          .expert_slots = model.spec.experts.slots,
           .image_bytes = model.image_bytes,
           .page_bytes = page_bytes};
 }
@@ -27,7 +28,8 @@ Result<OpenedImage> open_image(const ImageJob& job) {
   if (const Result<void> possible = spec::divides(whole, job.shard.ranks); !possible) {
     return possible.error();  // It has changed; and the next check is for what can be laid out.
   }
-  const spec::ModelSpec shard = spec::shard_of(whole, job.shard);
+  spec::ModelSpec shard = spec::shard_of(whole, job.shard);
+  shard.experts.slots = job.expert_slots;
   const spec::PipeStage stage =
       spec::is_stage(job.stage, whole.layers) ? job.stage : spec::PipeStage{};
   store::ImageLayout layout = store::plan_image(spec::stage_of(shard, stage), job.dtype);

@@ -23,6 +23,7 @@ struct ImageJob {
   spec::DType dtype = spec::DType::kBf16;
   spec::Shard shard{};            ///< What is read of it.
   spec::PipeStage stage{};        ///< Likewise.
+  std::int64_t expert_slots = 0;  ///< As spec::Experts::slots: it decides where experts lie.
   std::uint64_t image_bytes = 0;  ///< As it was when the model was configured.
   std::vector<std::byte*> pages{};
   std::size_t page_bytes = 0;

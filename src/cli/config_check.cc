@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,9 +21,11 @@ namespace heddle::cli {
 namespace {
 
 /// What keeps a model from being served: its files, devices that lack operations for it, or a
-/// memory that is too small for it. Opens it as the server does, so that what passes here serves
-/// there. Empty: nothing does.
-std::string problem_of(const config::Config& config, const host::OpenedModel& model) {
+/// memory that is too small for it. `offers` is what this host offers of all models, as the server
+/// has it, so that what passes here serves there. Empty: nothing does.
+std::string problem_of(const config::Config& config,
+                       const host::OpenedModel& model,
+                       const std::vector<host::Offer>& offers) {
   if (!model.ranks) {
     return model.ranks.error().message;
   }
@@ -35,18 +38,23 @@ std::string problem_of(const config::Config& config, const host::OpenedModel& mo
   if (largest == nullptr) {
     return "all devices are external, which only engines can use; add one of kind cpu or cuda";
   }
-  const std::vector<host::Offer> offers = host::offers(config, HostId(0), {model});
-  if (!offers.empty() && offers.front().failure) {
-    return offers.front().failure->message;
+  const auto offer = std::ranges::find(offers, model.config.id, &host::Offer::name);
+  if (offer != offers.end() && offer->failure) {
+    return offer->failure->message;
   }
   const std::uint64_t pages = largest->memory / largest->page;
   const policy::Footprint& footprint = host::footprint_on(*largest, model.ranks->front());
   if (static_cast<std::uint64_t>(policy::pages_to_load(footprint)) <= pages) {
     return {};
   }
+  const bool has_experts = model.config.block() == 1 && model.ranks->front().spec.experts.count > 0;
   return "needs " + policy::describe(footprint) + " of " + format_bytes(largest->page) +
          ", but the largest device, " + largest->name + ", has " + std::to_string(pages) + " (" +
-         format_bytes(largest->memory) + "); give it more memory, or take the model out";
+         format_bytes(largest->memory) + "); give it more memory, " +
+         (has_experts && largest->kind == config::DeviceKind::kCpu
+              ? "leave more of its experts in host memory (`experts.resident`), "
+              : "") +
+         "or take the model out";
 }
 
 /// What keeps an engine from being started. Empty: nothing that can be seen without starting it.
@@ -156,8 +164,10 @@ int config_check(const std::string& file, const std::vector<std::string>& listen
           {.code = Code::kNotFound, .message = file + ": models." + model.id + ": " + problem});
     }
   }
-  for (const host::OpenedModel& model : host::open_models(
-           *config, {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens})) {
+  const std::vector<host::OpenedModel> models = host::open_models(
+      *config, {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens});
+  const std::vector<host::Offer> offers = host::offers(*config, HostId(0), models);
+  for (const host::OpenedModel& model : models) {
     if (model.config.engine) {
       continue;
     }
@@ -171,7 +181,7 @@ int config_check(const std::string& file, const std::vector<std::string>& listen
           model.source.c_str());
       continue;
     }
-    if (const std::string problem = problem_of(*config, model); !problem.empty()) {
+    if (const std::string problem = problem_of(*config, model, offers); !problem.empty()) {
       status = fail({.code = Code::kInvalidArgument,
                      .message = file + ": models." + model.config.id + ": " + problem});
     }

@@ -33,6 +33,26 @@ void print_pages(const spec::Json& device) {
           .c_str());
 }
 
+/// "cpu0: 12 of 24 experts of mixture are there; of 4000 that its layers took 93 % were", of each
+/// model whose experts take turns.
+void print_experts(const spec::Json& device) {
+  for (const spec::Json& experts : spec::items_at(device, {"experts"})) {
+    const double hits = spec::number_at(experts, {"hits"});
+    const double taken = hits + spec::number_at(experts, {"misses"});
+    if (spec::number_at(experts, {"resident"}) == 0) {
+      continue;  // Nobody has asked the model, or it is not there.
+    }
+    std::printf(
+        "%s: %.0f of %.0f experts of %s are there; of %.0f that its layers took %.0f %% were\n",
+        printable(spec::text_at(device, {"name"})).c_str(),
+        spec::number_at(experts, {"resident"}),
+        spec::number_at(experts, {"experts"}),
+        printable(spec::text_at(experts, {"model"})).c_str(),
+        taken,
+        taken > 0 ? 100 * hits / taken : 0.0);
+  }
+}
+
 /// "adder: fetched from s3://models/adder: 1.00 MiB of 1.35 MiB, 2.10 MB/s".
 void print_fetch(const spec::Json& model) {
   if (spec::text_at(model, {"fetch", "from"}).empty()) {
@@ -68,6 +88,7 @@ void print_devices(Client& client) {
                   printable(spec::text_at(device, {"name"})).c_str());
     } else if (spec::number_at(device, {"page_bytes"}) > 0) {
       print_pages(device);
+      print_experts(device);
     }
     if (spec::number_at(device, {"stage", "stages"}) > 0) {
       std::printf("%s: stage %.0f of %.0f of %s\n",

@@ -175,7 +175,8 @@ struct ModelConfig {
   /// Hosts of a cluster that fetch it together when none has it, each a range of its layers, at
   /// most; 1: one host alone.
   std::int64_t cold_start_hosts = 4;
-  std::int64_t context = 0;  ///< Cap of the context length [tokens]; 0: the model's own.
+  double experts_resident = 1.0;  ///< Share of its experts that are in a device's memory at once.
+  std::int64_t context = 0;       ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.

@@ -23,6 +23,9 @@ struct AgentModel {
   std::uint64_t image_bytes = 0;
   policy::Footprint footprint{};      ///< In pages of this host's arena.
   policy::Footprint gpu_footprint{};  ///< The same on devices that have memory of their own.
+  /// Pages of the image, where a device has a part of it alone and reads the rest at the host; 0: a
+  /// device has all of it.
+  std::int64_t host_pages = 0;
   /// Its weights come over a network: they are read beside those of others, which wait for no
   /// server, and no longer than somebody wants them.
   bool fetched = false;

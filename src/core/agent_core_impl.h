@@ -135,6 +135,11 @@ struct WorkerState {
   }
 };
 
+/// Pages of the host that the image of a model takes.
+[[nodiscard]] inline std::int64_t pages_at_host(const AgentModel& model) {
+  return model.host_pages > 0 ? model.host_pages : model.footprint.image_pages;
+}
+
 /// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
 /// reading in agent_images.cc, what external engines borrow in agent_loans.cc, what is lent to
 /// KV of other devices in agent_guests.cc, workers in lockstep in agent_groups.cc.

@@ -53,7 +53,7 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
     return fail(Code::kNotFound,
                 "load model " + std::to_string(load.model.value()) + ": it was removed");
   }
-  const std::int64_t pages = model->second.footprint.image_pages;
+  const std::int64_t pages = pages_at_host(model->second);
   if (pages > options_.host_pages) {
     return fail(Code::kInvalidArgument,
                 "load model " + std::to_string(load.model.value()) + ": its image of " +
@@ -82,7 +82,7 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
   found->last_used = std::max(found->last_used, now_);
   Hosted hosted{.footprint = worker.device.own_memory ? model->second.gpu_footprint
                                                       : model->second.footprint};
-  if (worker.device.copy || found->at) {
+  if (worker.device.copy || found->at || model->second.host_pages > 0) {
     hosted.source = ImageSource::kShared;
     found->copiers.insert(device);
   } else {

@@ -47,6 +47,7 @@ inline void fields(Fields& v, AgentModel& x) {
   v(3, "footprint", x.footprint);
   v(4, "gpu_footprint", x.gpu_footprint);
   v(5, "fetched", x.fetched);
+  v(6, "host_pages", x.host_pages, kCount);
 }
 
 inline void fields(Fields& v, StartAgent& /*x*/) {

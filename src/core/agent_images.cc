@@ -57,7 +57,7 @@ bool AgentCore::Impl::make_room(std::int64_t pages, Instant worth_since) {
 
 /// An image with pages, queued for the reader or fetched; null if there is no room for it now.
 Image* AgentCore::Impl::create_image(const AgentModel& model, const LoadOn& load) {
-  const std::int64_t pages = model.footprint.image_pages;
+  const std::int64_t pages = pages_at_host(model);
   if (!make_room(pages, Instant::max())) {
     return nullptr;
   }

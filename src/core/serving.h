@@ -365,6 +365,18 @@ struct AdapterStatus {
   friend bool operator==(const AdapterStatus&, const AdapterStatus&) = default;
 };
 
+/// The experts of a model of which a device has a part in its memory, the others being with the
+/// host. What is counted is since its worker started.
+struct ExpertStatus {
+  ModelId model{};
+  std::int64_t experts = 0;         ///< Of all layers.
+  std::int64_t resident = 0;        ///< Of them, those that are there; 0 while the model is not.
+  std::uint64_t hits = 0;           ///< Times that a layer took one that was there,
+  std::uint64_t misses = 0;         ///< and one that had to be fetched.
+  std::uint64_t fetched_bytes = 0;  ///< Of those.
+  friend bool operator==(const ExpertStatus&, const ExpertStatus&) = default;
+};
+
 /// A model on a device, or the part of it that is there.
 struct ResidentStatus {
   std::string model{};
@@ -397,6 +409,7 @@ struct DeviceStatus {
   std::vector<GuestStatus> guests{};        ///< By model id.
   std::vector<PrefixCounts> prefixes{};
   std::vector<AdapterStatus> adapters{};
+  std::vector<ExpertStatus> experts{};
   ledger::DropCounts dropped_pages{};   ///< Of cached prefixes, since its worker started.
   std::uint64_t steps = 0;              ///< Of its engine, since its worker started.
   std::uint64_t late_steps = 0;         ///< Of these, those that took longer than its pace allows.

@@ -262,6 +262,9 @@ struct OpenModel {
   std::vector<PageId> pages{};
   std::uint64_t image_bytes = 0;
   std::uint64_t ready_bytes = 0;  ///< Of `pages`; SetImageReady or SetSourceReady tell the rest.
+  /// Pages of the device that it has, where that is a part of the image alone; 0: as many as the
+  /// image.
+  std::int64_t part_pages = 0;
 };
 enum class ImagePages : std::uint8_t {
   kLeave,   ///< They are the host's from then on.

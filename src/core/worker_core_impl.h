@@ -56,6 +56,7 @@ struct Resident {
       false;  ///< Likewise of rank 0, whose group is to end or has, until it is formed.
   bool exchanging = false;  ///< Being closed in exchange for pages that were given.
   ImageSource source = ImageSource::kGiven;
+  bool in_part = false;  ///< It has a part of the image here, and reads the rest at the host.
   std::uint64_t image_bytes = 0;
   std::uint64_t ready_bytes = 0;
   policy::Footprint footprint{};

@@ -267,6 +267,7 @@ inline void fields(Fields& v, OpenModel& x) {
   v(3, "pages", x.pages);
   v(4, "image_bytes", x.image_bytes);
   v(5, "ready_bytes", x.ready_bytes);
+  v(6, "part_pages", x.part_pages, kCount);
 }
 
 inline void fields(Fields& v, FitWorkspace& x) {

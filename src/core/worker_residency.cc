@@ -169,7 +169,10 @@ void WorkerCore::Impl::open(const LoadModel& load) {
     return *reserved;
   };
   const policy::Footprint& footprint = load.footprint;
+  const bool in_part =
+      load.source == ImageSource::kShared && footprint.image_pages < std::ssize(load.pages);
   models_[load.model] = {.source = load.source,
+                         .in_part = in_part,
                          .image_bytes = load.image_bytes,
                          .ready_bytes = load.source == ImageSource::kGiven ? load.ready_bytes : 0,
                          .footprint = footprint,
@@ -184,7 +187,8 @@ void WorkerCore::Impl::open(const LoadModel& load) {
                 .source = load.source,
                 .pages = load.pages,
                 .image_bytes = load.image_bytes,
-                .ready_bytes = load.ready_bytes});
+                .ready_bytes = load.ready_bytes,
+                .part_pages = in_part ? footprint.image_pages : 0});
 }
 
 /// True when the eviction was begun or answered, false when it has to wait.
@@ -320,7 +324,7 @@ void WorkerCore::Impl::on(const CopyProgress& progress) {
   }
   const bool was_complete = found->second.complete();
   set_ready(progress.model, progress.bytes);
-  if (!was_complete && found->second.complete()) {
+  if (!was_complete && found->second.complete() && !found->second.in_part) {
     say(ImageCopied{.model = progress.model});
   }
 }

@@ -16,6 +16,7 @@
 #include "engine/rope_frequencies.h"
 #include "engine/weights.h"
 #include "ops/context.h"
+#include "ops/experts.h"
 #include "ops/guest_attention.h"
 #include "ops/linear.h"
 #include "ops/paged_kv.h"
@@ -97,6 +98,10 @@ class Decoder {
   [[nodiscard]] collective::Collective* group() const { return group_; }
   /// Of a shard whose ranks exchange without the host; nullptr: through it, or not at all.
   [[nodiscard]] const ops::PeerArea* peers() const { return peers_; }
+
+  /// Experts are where `source` says, before the first pass: of a model whose experts take turns
+  /// (spec::Experts::slots). It outlives the decoder.
+  void take_experts_from(ops::ExpertSource& source) { experts_ = &source; }
 
   /// hidden = embedding[ids]; ids i32 [tokens], hidden f32 [tokens, hidden].
   void embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const;
@@ -237,6 +242,7 @@ class Decoder {
   std::byte* kv_base_ = nullptr;
   collective::Collective* group_ = nullptr;
   const ops::PeerArea* peers_ = nullptr;
+  ops::ExpertSource* experts_ = nullptr;
   std::vector<std::int64_t> vocab_ends_{};  ///< By rank, of their spec::vocab_range().
 };
 

@@ -91,8 +91,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
                                      const spec::ModelSpec& spec,
                                      const store::ImageLayout& layout,
                                      const std::byte* window,
-                                     memory::OwnerId kv_owner) {
+                                     memory::OwnerId kv_owner,
+                                     ops::ExpertSource* experts) {
   HEDDLE_CHECK(!models_.contains(id));
+  HEDDLE_CHECK((spec.experts.slots > 0) == (experts != nullptr));
   const std::string_view missing = spec::cpu_only(spec, layout.dtype);
   if (!missing.empty() && device_.properties().kind == device::Kind::kCuda) {
     return Error{Code::kInvalidArgument,
@@ -107,6 +109,9 @@ Result<void> Engine::Impl::add_model(ModelId id,
       spec, layout, window, gate->watermark(), *plan, device_.page_address(device::PageId{0}));
   if (!decoder) {
     return decoder.error();
+  }
+  if (experts != nullptr) {
+    decoder->take_experts_from(*experts);
   }
   const bool apart = !spec::leads(spec) || spec.shard.ranks > 1;
   auto reserve = apart ? std::make_unique<Reserve>(device_) : nullptr;
@@ -446,8 +451,9 @@ Result<void> Engine::add_model(ModelId id,
                                const spec::ModelSpec& model,
                                const store::ImageLayout& layout,
                                const std::byte* window,
-                               memory::OwnerId kv_owner) {
-  return impl_->add_model(id, model, layout, window, kv_owner);
+                               memory::OwnerId kv_owner,
+                               ops::ExpertSource* experts) {
+  return impl_->add_model(id, model, layout, window, kv_owner, experts);
 }
 
 void Engine::set_group(ModelId id, collective::Collective* group, const ops::PeerArea* peers) {

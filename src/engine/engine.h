@@ -25,6 +25,7 @@
 #include "text/grammar.h"
 
 namespace heddle::ops {
+class ExpertSource;
 struct KernelTable;
 struct PeerArea;
 }  // namespace heddle::ops
@@ -147,12 +148,14 @@ class Engine {
   /// the image's matrices, and its pages are counted by lease `kv_owner`. Where the workspace is
   /// too small for it that grows; kResourceExhausted if it cannot. kInvalidArgument where a page of
   /// the device is too small for one token of one layer or the heads are too wide, kCorrupt where
-  /// the image is not this model's.
+  /// the image is not this model's. Where its experts take turns (spec::Experts::slots) `experts`
+  /// has them, which outlives the model.
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& model,
                          const store::ImageLayout& layout,
                          const std::byte* window,
-                         memory::OwnerId kv_owner);
+                         memory::OwnerId kv_owner,
+                         ops::ExpertSource* experts = nullptr);
   /// Puts a shard into a group with the other ranks of its model: before its first step, and again
   /// where a new group takes an abandoned one's place. `group` is of the shard's rank and as many
   /// ranks, as are `peers`, by which the ranks' devices exchange without the host, where they can;

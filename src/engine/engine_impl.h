@@ -62,7 +62,8 @@ class Engine::Impl {
                          const spec::ModelSpec& spec,
                          const store::ImageLayout& layout,
                          const std::byte* window,
-                         memory::OwnerId kv_owner);
+                         memory::OwnerId kv_owner,
+                         ops::ExpertSource* experts);
   void set_group(ModelId id, collective::Collective* group, const ops::PeerArea* peers);
   Result<std::int64_t> set_share(ModelId id, std::int64_t pages);
   void remove_model(ModelId id);

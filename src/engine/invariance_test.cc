@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/guests.h"
+#include "engine/test_experts.h"
 #include "engine/test_host.h"
 #include "store/test_adapter.h"
 #include "store/test_gguf_model.h"
@@ -41,24 +42,36 @@ struct Request {
   }
 };
 
+/// What models of a schedule have beside their weights, or lack.
+struct ScheduleWays {
+  bool adapters = false;
+  spec::KvType kv = spec::KvType::kComputed;
+  bool in_part = false;  ///< Experts take turns in the device's memory.
+};
+
 class Schedule {
  public:
   Schedule(std::uint64_t seed,
            std::span<const std::string> cases,
            spec::DType dtype,
-           bool adapters = false,
-           spec::KvType kv = spec::KvType::kComputed)
+           const ScheduleWays& ways)
       : rng_(seed), host_(kPages, kPageBytes) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string& name = cases[rng_.below(cases.size())];
       const auto checkpoint = store::Checkpoint::open(path_of(name, dtype)).value();
       spec::ModelSpec spec = checkpoint.config.model;
-      spec.adapter_rank = adapters ? 8 : 0;
-      spec.kv = kv;
-      if (adapters) {
+      spec.adapter_rank = ways.adapters ? 8 : 0;
+      spec.kv = ways.kv;
+      if (ways.adapters) {
         open_adapters(ModelId{i + 1}, checkpoint.tensors, spec, dtype);
       }
       models_.emplace(ModelId{i + 1}, host_.load(checkpoint.tensors, spec, dtype));
+      if (ways.in_part) {
+        const std::int64_t all = spec.experts.count * spec.layers;
+        const auto slots =
+            static_cast<std::int64_t>(1 + rng_.below(static_cast<std::uint64_t>(all)));
+        parts_.emplace(ModelId{i + 1}, load_in_part(host_, checkpoint.tensors, spec, dtype, slots));
+      }
     }
     make_engine(/*prefix_cache=*/false);
     for (const auto& [id, model] : models_) {
@@ -73,6 +86,7 @@ class Schedule {
       requests_.push_back(draw_request(id));
       run_alone(requests_.back());
     }
+    alone_ = false;
     make_engine(/*prefix_cache=*/true);
     // Another device's pages, for guests.
     for (const auto& [id, model] : models_) {
@@ -153,6 +167,9 @@ class Schedule {
 
   [[nodiscard]] int starved() const { return starved_; }
   [[nodiscard]] int moved() const { return moved_; }
+  /// Times that a layer took an expert that was there, or was not, while its model was.
+  [[nodiscard]] std::uint64_t hits() const { return hits_; }
+  [[nodiscard]] std::uint64_t misses() const { return misses_; }
   [[nodiscard]] PrefixCounts found() const {
     PrefixCounts all;
     for (const auto& [id, counts] : engine_->prefix_counts()) {
@@ -179,11 +196,27 @@ class Schedule {
     }
   }
 
+  /// Alone it is there whole; else in part, where it has one, and without experts at first.
   void add_model(ModelId id) {
-    const LoadedModel& model = models_.at(id);
-    HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
-                     .has_value());
+    const auto part = alone_ ? parts_.end() : parts_.find(id);
+    const LoadedModel& model = part == parts_.end() ? models_.at(id) : part->second.model;
+    ExpertSlots* experts = nullptr;
+    if (part != parts_.end()) {
+      count_fetches(id);
+      experts_[id] = empty_slots(host_, part->second);
+      experts = experts_.at(id).get();
+    }
+    HEDDLE_CHECK(
+        engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease, experts)
+            .has_value());
     engine_->set_image_ready(id, model.layout.bytes);
+  }
+
+  void count_fetches(ModelId id) {
+    if (const auto before = experts_.find(id); before != experts_.end()) {
+      hits_ += before->second->counts().hits;
+      misses_ += before->second->counts().misses;
+    }
   }
 
   TokenId draw_token(ModelId id) {
@@ -364,6 +397,11 @@ class Schedule {
   TestHost host_;
   std::unique_ptr<Engine> engine_;
   std::map<ModelId, LoadedModel> models_{};
+  std::map<ModelId, LoadedInPart> parts_{};
+  std::map<ModelId, std::unique_ptr<ExpertSlots>> experts_{};
+  bool alone_ = true;  ///< What is expected is being computed.
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
   std::map<ModelId, std::vector<memory::PageId>> lent_{};
   text::ByteModelDirectory directory_{'A', 62};
   std::shared_ptr<const text::TextModel> text_ = text::TextModel::open(directory_.path()).value();
@@ -389,17 +427,20 @@ const std::vector<std::string> kCases{"llama-gqa-sharded",
 
 void run_schedules(spec::DType dtype,
                    const std::vector<std::string>& cases = kCases,
-                   bool adapters = false,
-                   spec::KvType kv = spec::KvType::kComputed) {
+                   const ScheduleWays& ways = {}) {
   int starved = 0;
   int moved = 0;
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
   PrefixCounts found;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Schedule schedule(seed, cases, dtype, adapters, kv);
+    Schedule schedule(seed, cases, dtype, ways);
     schedule.run();
     starved += schedule.starved();
     moved += schedule.moved();
+    hits += schedule.hits();
+    misses += schedule.misses();
     found.hit_tokens += schedule.found().hit_tokens;
     found.host_tokens += schedule.found().host_tokens;
     if (testing::Test::HasFailure()) {
@@ -411,6 +452,10 @@ void run_schedules(spec::DType dtype,
   EXPECT_GT(found.host_tokens, 500U) << "models should come back to what was kept of theirs";
   if (ops::attention_border() == 16) {  // Else sequences are too short.
     EXPECT_GT(moved, 50);
+  }
+  if (ways.in_part) {
+    EXPECT_GT(hits, 1000U);
+    EXPECT_GT(misses, 1000U) << "experts should be absent now and then";
   }
 }
 
@@ -428,7 +473,7 @@ TEST(Invariance, TokensDoNotDependOnTheScheduleInInt8) {
 
 TEST(Invariance, TokensThroughAdaptersDoNotDependOnTheSchedule) {
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
-    run_schedules(dtype, kCases, /*adapters=*/true);
+    run_schedules(dtype, kCases, {.adapters = true});
   }
 }
 
@@ -442,7 +487,7 @@ TEST(Invariance, TokensOfHybridsDoNotDependOnTheSchedule) {
 }
 
 TEST(Invariance, TokensOverKvInCodesDoNotDependOnTheSchedule) {
-  run_schedules(spec::DType::kBf16, kCases, /*adapters=*/true, spec::KvType::kI8);
+  run_schedules(spec::DType::kBf16, kCases, {.adapters = true, .kv = spec::KvType::kI8});
 }
 
 /// Sinks, and experts with biases.
@@ -450,6 +495,14 @@ TEST(Invariance, TokensOfGptOssDoNotDependOnTheSchedule) {
   for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {
     run_schedules(dtype, {"gpt-oss", "gpt-oss-f32", "gpt-oss-head-dim-32"});
   }
+}
+
+/// What is expected is what the whole model says.
+TEST(Invariance, TokensDoNotDependOnWhichExpertsAreThere) {
+  for (const spec::DType dtype : {spec::DType::kBf16, spec::DType::kI8}) {
+    run_schedules(dtype, {"qwen3-moe", "mixtral-experts", "qwen2-moe-shared"}, {.in_part = true});
+  }
+  run_schedules(spec::DType::kStored, {"qwen3-moe", "gpt-oss-mxfp4"}, {.in_part = true});
 }
 
 TEST(Invariance, TokensDoNotDependOnTheScheduleInBlocks) {

@@ -81,6 +81,21 @@ void write_adapters(spec::JsonWriter& json,
   json.end_array();
 }
 
+/// Experts that take turns in the device's memory.
+void write_experts(spec::JsonWriter& json,
+                   const core::DeviceStatus& device,
+                   const Catalog& catalog) {
+  json.key("experts").begin_array();
+  for (const core::ExpertStatus& status : device.experts) {
+    const std::shared_ptr<CatalogModel> model = catalog.find(status.model);
+    json.begin_object().key("model").string(model ? model->config.id : "");
+    json.key("experts").integer(status.experts).key("resident").integer(status.resident);
+    json.key("hits").integer(status.hits).key("misses").integer(status.misses);
+    json.key("fetched_bytes").integer(status.fetched_bytes).end_object();
+  }
+  json.end_array();
+}
+
 /// Whose KV is on pages that the device lends.
 void write_guests(spec::JsonWriter& json,
                   const core::DeviceStatus& device,
@@ -184,6 +199,7 @@ std::string devices_json(const Context& context) {
     write_kv_store(json, device);
     write_residents(json, device);
     write_adapters(json, device, context.catalog);
+    write_experts(json, device, context.catalog);
     write_guests(json, device, names);
     write_parts(json, parts_on(device.id, models, context.catalog));
     json.end_object();

@@ -168,17 +168,6 @@ void GatewayMetrics::ended(const std::string& model,
   span(series.prefill_phase, times.dispatched, times.first_token);
 }
 
-void GatewayMetrics::count_up_to(const std::string& name,
-                                 const std::string& help,
-                                 const Labels& labels,
-                                 std::uint64_t total) {
-  std::uint64_t& before = published_[{name, labels}];
-  // A total that fell began anew, as when a model was removed and added.
-  const std::uint64_t more = total >= before ? total - before : total;
-  metrics_.add(name, help, labels, static_cast<double>(more));
-  before = total;
-}
-
 void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::string& device) {
   of_model(model.name);  // What nobody used yet stands at 0, so that rates have where to begin.
   const Labels labels{{"model_name", model.name}};
@@ -304,40 +293,6 @@ void GatewayMetrics::publish_pool(const std::string& device, const ledger::PoolU
   const double room =
       kv + static_cast<double>(usage.free + usage.of(ledger::LeaseKind::kKvCached).held);
   metrics_.set("vllm:kv_cache_usage_perc", kKvUsage, labels, room > 0 ? kv / room : 0);
-}
-
-void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
-                                      const std::map<ModelId, std::string>& models) {
-  for (const core::PrefixCounts& counts : device.prefixes) {
-    const auto model = models.find(counts.model);
-    if (model == models.end()) {
-      continue;  // It was removed.
-    }
-    const Labels labels{{"model_name", model->second}, {"device", device.name}};
-    for (const char* name :
-         {"heddle_prefix_cache_queried_tokens_total", "vllm:prefix_cache_queries_total"}) {
-      count_up_to(name,
-                  "Tokens of sequences for which a cached prefix was sought.",
-                  labels,
-                  counts.queried_tokens);
-    }
-    for (const char* name :
-         {"heddle_prefix_cache_hit_tokens_total", "vllm:prefix_cache_hits_total"}) {
-      count_up_to(
-          name, "Of these, tokens of cached prefixes that were found.", labels, counts.hit_tokens);
-    }
-    count_up_to("heddle_kv_store_returned_tokens_total",
-                "Of these, tokens whose KV the host had kept.",
-                labels,
-                counts.host_tokens);
-  }
-  for (std::size_t i = 0; i < ledger::kDropReasons; ++i) {
-    const auto reason = static_cast<ledger::DropReason>(i);
-    count_up_to("heddle_prefix_cache_evicted_pages_total",
-                "Pages of cached prefixes taken back, by what for.",
-                {{"device", device.name}, {"reason", std::string(ledger::name(reason))}},
-                device.dropped_pages.at(i));
-  }
 }
 
 /// KV that the host keeps for a device.
@@ -582,6 +537,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
     page_bytes[device.id] = device.page_bytes;
     publish_device(device);
     publish_prefixes(device, model_names);
+    publish_experts(device, model_names);
     publish_kv_store(device);
   }
   publish_pool("host", serving.host_usage());

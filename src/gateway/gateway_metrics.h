@@ -78,6 +78,8 @@ class GatewayMetrics {
   void publish_kv_store(const core::DeviceStatus& device);
   void publish_prefixes(const core::DeviceStatus& device,
                         const std::map<ModelId, std::string>& models);
+  void publish_experts(const core::DeviceStatus& device,
+                       const std::map<ModelId, std::string>& models);
   void publish_engine(const core::EngineStatus& engine,
                       const std::string& model,
                       std::uint64_t page_bytes);

@@ -17,6 +17,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.hung = health.hung;
   device.prefixes = stats.prefixes;
   device.adapters = stats.adapters;
+  device.experts = stats.experts;
   device.dropped_pages = stats.dropped_pages;
   device.steps = stats.steps;
   device.late_steps = stats.late_steps;

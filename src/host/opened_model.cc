@@ -99,19 +99,21 @@ void open_files(const std::string& directory,
   const config::ModelConfig& model = opened.config;
   opened.adapter_failures.clear();
   FoundAdapters adapters = find_adapters(config, opened);
-  opened.ranks = model.pipeline_parallel > 1 ? agent::open_host_stages(directory,
-                                                                       config.directory,
-                                                                       model.dtype,
-                                                                       geometry,
-                                                                       model.pipeline_parallel,
-                                                                       model.kv)
-                                             : agent::open_host_shards(directory,
-                                                                       config.directory,
-                                                                       model.dtype,
-                                                                       geometry,
-                                                                       model.tensor_parallel,
-                                                                       adapters.rank,
-                                                                       model.kv);
+  opened.ranks = model.pipeline_parallel > 1
+                     ? agent::open_host_stages(directory,
+                                               config.directory,
+                                               model.dtype,
+                                               geometry,
+                                               model.pipeline_parallel,
+                                               model.kv)
+                     : agent::open_host_shards(directory,
+                                               config.directory,
+                                               model.dtype,
+                                               geometry,
+                                               model.tensor_parallel,
+                                               {.adapter_rank = adapters.rank,
+                                                .experts_resident = model.experts_resident},
+                                               model.kv);
   if (!opened.ranks) {
     return;
   }
@@ -143,6 +145,9 @@ void open_files(const std::string& directory,
   if (!model.f8_inputs) {
     opened.digest += ":bf16-inputs";  // The KV of a prompt may be another.
   }
+  if (const std::int64_t slots = opened.ranks->front().spec.experts.slots; slots > 0) {
+    opened.digest += ":experts" + std::to_string(slots);  // Its image is another.
+  }
   opened.ranks->front().adapters = std::move(adapters.sources);
   check_adapters(opened);
 }
@@ -165,7 +170,7 @@ void open_cuts(const std::string& directory,
                OpenedModel& opened) {
   const config::ModelConfig& model = opened.config;
   if (!in_cluster || model.block() > 1 || !opened.ranks || !model.adapters.empty() ||
-      model.adapter_rank > 0) {
+      model.adapter_rank > 0 || model.experts_resident < 1) {
     return;
   }
   for (std::int64_t stages = 2; stages <= model.cold_start_hosts; ++stages) {
@@ -302,6 +307,40 @@ Error refusal(const Error& error) {
   return {error.code == Code::kCorrupt ? Code::kInvalidArgument : error.code, error.message};
 }
 
+/// What of the host cache is always in use while all models are loaded whose experts stay there,
+/// but for `model` [bytes].
+std::uint64_t kept_at_host(const std::vector<OpenedModel>& models, const OpenedModel& model) {
+  std::uint64_t bytes = 0;
+  for (const OpenedModel& each : models) {
+    if (&each != &model && each.known && each.ranks && !each.ranks->empty() &&
+        each.ranks->front().host_pages > 0) {
+      bytes += each.ranks->front().image_bytes;
+    }
+  }
+  return bytes;
+}
+
+/// A model whose image would wait for room that others never give up is not offered.
+void check_host_memory(const config::Config& config,
+                       const std::vector<OpenedModel>& models,
+                       const OpenedModel& model,
+                       Offer& offer) {
+  const std::uint64_t kept = kept_at_host(models, model);
+  if (offer.failure || kept == 0 || model.config.engine) {
+    return;
+  }
+  std::uint64_t own = 0;
+  for (const OfferedRank& rank : offer.ranks) {
+    own = std::max(own, rank.image_bytes);
+  }
+  if (kept + own > config.host.memory) {
+    offer.failure = Error{Code::kInvalidArgument,
+                          "its image of " + format_bytes(own) + " has no room in host.memory of " +
+                              format_bytes(config.host.memory) + " beside " + format_bytes(kept) +
+                              " of models whose experts stay there; give host.memory more"};
+  }
+}
+
 }  // namespace
 
 Result<std::uint64_t> cache_budget(const store::Environment& environment) {
@@ -434,7 +473,7 @@ std::vector<Offer> offers(const config::Config& config,
   std::vector<Offer> all;
   for (const OpenedModel& model : models) {
     if (model.known) {
-      all.push_back(offer_of(config, host, model));
+      check_host_memory(config, models, model, all.emplace_back(offer_of(config, host, model)));
     }
   }
   return all;

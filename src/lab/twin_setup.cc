@@ -216,6 +216,7 @@ Result<void> add_part(ModelId id,
                                                           .image_bytes = part.image_bytes,
                                                           .footprint = part.footprint,
                                                           .gpu_footprint = part.gpu_footprint,
+                                                          .host_pages = part.host_pages,
                                                           .fetched = !part.source.empty()},
                                                 .layers = spec::own_layers(part.spec).size(),
                                                 .body_bytes = body_bytes(part)});

@@ -34,6 +34,25 @@ struct ChooseExpertsArgs {
 /// 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void choose_experts(OpContext& context, const ChooseExpertsArgs& args);
 
+/// Where the weights of one expert lie; as parts of ExpertsArgs' matrices, null where those are
+/// absent.
+struct ExpertWeights {
+  const std::byte* gate_up = nullptr;
+  const std::byte* up = nullptr;
+  const std::byte* gate_up_scale = nullptr;
+  const std::byte* down = nullptr;
+  const std::byte* down_scale = nullptr;
+};
+
+/// Experts that take turns in memory.
+class ExpertSource {
+ public:
+  virtual ~ExpertSource() = default;
+  /// Has the weights of an expert of a layer in memory, until the next call. Called by the thread
+  /// that runs a stream's work.
+  virtual ExpertWeights bring(std::int64_t layer, std::int64_t expert) = 0;
+};
+
 struct ExpertsArgs {
   ConstTensorRef x{};        ///< [tokens, hidden], of the type that LinearArgs::x has.
   ConstTensorRef chosen{};   ///< i32 [tokens, active], ascending in each row.
@@ -47,6 +66,10 @@ struct ExpertsArgs {
   ConstTensorRef down_bias{};      ///< f32 [experts hidden], or absent.
   float limit = 0.0F;              ///< Of gates and ups, as the next: SiluMulArgs.
   float gain = 1.0F;
+  /// Of CPUs alone: has the matrices and scales, of which nothing is read where those above say;
+  /// null: they lie there.
+  ExpertSource* source = nullptr;
+  std::int64_t layer = 0;     ///< For `source`.
   ConstTensorRef residual{};  ///< f32 [tokens, hidden], or absent. May be `out`.
   // Memory that it works in, for the tokens of one expert.
   TensorRef rows{};     ///< As `x`.

@@ -161,6 +161,7 @@ inline void fields(Fields& v, DeviceStatus& x) {
   v(29, "switching", x.switching, kCount);
   v(30, "kv_store", x.kv_store);
   v(31, "adapters", x.adapters);
+  v(32, "experts", x.experts);
 }
 
 inline void fields(Fields& v, HostEntry& x) {

@@ -51,6 +51,7 @@ inline void fields(Fields& v, spec::Experts& x) {
   v(5, "biased", x.biased);
   v(6, "gate_limit", x.gate_limit);
   v(7, "gate_gain", x.gate_gain);
+  v(8, "slots", x.slots, kCount);
   v.require(x, "no more active experts than there are", [](const spec::Experts& experts) {
     return experts.active <= experts.count;
   });
@@ -168,6 +169,16 @@ inline void fields(Fields& v, PrefixCounts& x) {
   v(2, "queried_tokens", x.queried_tokens);
   v(3, "hit_tokens", x.hit_tokens);
   v(4, "host_tokens", x.host_tokens);
+}
+
+inline void fields(Fields& v, ExpertStatus& x) {
+  v.type("ExpertStatus");
+  v(1, "model", x.model);
+  v(2, "experts", x.experts, kCount);
+  v(3, "resident", x.resident, kCount);
+  v(4, "hits", x.hits);
+  v(5, "misses", x.misses);
+  v(6, "fetched_bytes", x.fetched_bytes);
 }
 
 inline void fields(Fields& v, AdapterStatus& x) {
@@ -368,6 +379,7 @@ inline void fields(Fields& v, WorkerStats& x) {
   v(16, "guest_layers_alone", x.guest_layers_alone);
   v(17, "kv_store", x.kv_store);
   v(18, "adapters", x.adapters);
+  v(19, "experts", x.experts);
 }
 
 inline void fields(Fields& v, Beat& x) {

@@ -256,6 +256,7 @@ struct WorkerStats {
   std::uint64_t guest_layers_alone{};           ///< And that it did not: they were computed here.
   core::KvStoreCounts kv_store{};               ///< KV of models that have left.
   std::vector<core::AdapterStatus> adapters{};  ///< By model and name.
+  std::vector<core::ExpertStatus> experts{};    ///< By model.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 

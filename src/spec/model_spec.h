@@ -78,6 +78,9 @@ struct Experts {
   /// g / (1 + exp(-gate_gain g)) (u + 1), as gpt-oss has it; 0: as an MLP elsewhere.
   double gate_limit = 0.0;
   double gate_gain = 1.0;
+  /// Experts of all layers that a device has in its memory at once, and that take turns there: the
+  /// others stay with the host. 0: it has all of them.
+  std::int64_t slots = 0;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 

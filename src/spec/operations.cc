@@ -13,6 +13,9 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
     return "LoRA adapters";
   }
   const Experts& experts = model.experts;
+  if (experts.slots > 0) {
+    return "experts that stay in host memory";
+  }
   if (experts.count > 0 && image != DType::kBf16 && image != DType::kStored) {
     return "experts in float32 or int8";
   }

@@ -25,6 +25,9 @@ TEST(CpuOnly, NamesWhatGpusLackOfExperts) {
   EXPECT_EQ(cpu_only(model, DType::kStored), "");
   EXPECT_EQ(cpu_only(model, DType::kF32), "experts in float32 or int8");
   EXPECT_EQ(cpu_only(model, DType::kI8), "experts in float32 or int8");
+  model.experts.slots = 3;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "experts that stay in host memory");
+  model.experts.slots = 0;
   model.experts.intermediate = 44;
   EXPECT_EQ(cpu_only(model, DType::kBf16), "experts whose widths are no multiples of 8");
   model.experts.intermediate = 48;

@@ -1,5 +1,6 @@
 #include "store/image_layout.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -70,8 +71,17 @@ class Planner {
     if (spec::leads(model_)) {
       plan_end();
     }
+    layout_.resident_bytes = end_;
+    for (ImageTensor& tensor : std::exchange(apart_, {})) {
+      place_next(std::move(tensor));
+    }
     end_stage();
     layout_.bytes = end_;
+    if (model_.experts.slots > 0) {
+      std::ranges::fill(layout_.stage_end, end_);
+    } else {
+      layout_.resident_bytes = end_;
+    }
     return std::move(layout_);
   }
 
@@ -440,9 +450,11 @@ class Planner {
       out.push_back(whole(part_name(expert, names.down), model_.hidden, Matrix::kExpertsDown));
     }
     in.insert(in.end(), ups.begin(), ups.end());
+    plans_apart_ = model_.experts.slots > 0;
     matrix(
         Role::kExpertsGateUp, Role::kExpertsGateUpScale, all_columns(model_.hidden), std::move(in));
     matrix(Role::kExpertsDown, Role::kExpertsDownScale, divided_columns(width), std::move(out));
+    plans_apart_ = false;
     if (model_.experts.biased) {
       plan_expert_biases();
     }
@@ -505,7 +517,7 @@ class Planner {
       }
     }
     if (scale && layout_.dtype == spec::DType::kI8) {
-      const std::int64_t rows = layout_.tensors.back().rows;
+      const std::int64_t rows = (plans_apart_ ? apart_ : layout_.tensors).back().rows;
       place({.role = *scale, .layer = layer_, .rows = rows, .dtype = spec::DType::kF32});
     }
   }
@@ -534,6 +546,14 @@ class Planner {
   }
 
   void place(ImageTensor tensor) {
+    if (plans_apart_) {
+      apart_.push_back(std::move(tensor));
+    } else {
+      place_next(std::move(tensor));
+    }
+  }
+
+  void place_next(ImageTensor tensor) {
     tensor.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
     tensor.bytes = spec::matrix_bytes(tensor.dtype, tensor.rows, tensor.columns);
     end_ = tensor.offset + tensor.bytes;
@@ -548,6 +568,8 @@ class Planner {
 
   const spec::ModelSpec& model_;
   ImageLayout layout_{};
+  std::vector<ImageTensor> apart_{};  ///< To be placed behind all others.
+  bool plans_apart_ = false;
   std::int64_t layer_ = -1;
   std::uint64_t end_ = 0;
 };

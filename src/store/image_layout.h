@@ -121,6 +121,10 @@ struct ImageLayout {
   /// final norm and head. Non-decreasing; the last equals `bytes`. A tied head needs nothing more.
   std::vector<std::uint64_t> stage_end{};
   std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
+  /// The first so many are what a device has all of. Where experts take turns in its memory
+  /// (spec::Experts::slots) these are behind, layer after layer, and all stages need all of the
+  /// image: no router says beforehand which it takes. Elsewhere as `bytes`.
+  std::uint64_t resident_bytes = 0;
 };
 
 /// Lays out the image of `model`, which may be a shard or a stage, with matrices as `dtype`

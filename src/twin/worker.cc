@@ -203,6 +203,9 @@ void Worker::perform(const core::OpenModel& command) {
   Model& model = models_[command.model];
   model = {.open = command, .window = command.pages};
   kv_.add_model(command.model, around_.models.at(command.model).model.footprint.kv);
+  if (command.part_pages > 0) {
+    model.window.resize(static_cast<std::size_t>(command.part_pages));
+  }
   if (command.source == core::ImageSource::kShared) {
     for (PageId& page : model.window) {
       page = kv_.take();

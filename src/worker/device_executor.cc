@@ -38,6 +38,7 @@ bool is_weights(memory::OwnerId owner) {
 
 DeviceExecutor::DeviceExecutor(device::Device& device, const Options& options, Handlers handlers)
     : device_(device),
+      load_bandwidth_(options.load_bandwidth),
       pacing_(options.pace, options.guests),
       handlers_(std::move(handlers)),
       pool_(device, options.pages) {}
@@ -70,7 +71,8 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
       raw->handlers_.on_event(core::OpenFailed{.model = model, .error = opened.error()});
     }
   };
-  const auto on_copied = [raw = self.get()](ModelId model, std::uint64_t bytes) {
+  const auto on_copied = [raw = self.get()](ModelId model, std::uint64_t copied) {
+    const std::uint64_t bytes = raw->in_place(model, copied);
     raw->handlers_.on_event(core::CopyProgress{.model = model, .bytes = bytes});
     raw->engine_->set_image_ready(model, bytes);
     const std::lock_guard lock(raw->open_mutex_);
@@ -229,8 +231,8 @@ Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened)
   std::vector<PageId> source;
   if (shared) {
     source = std::move(command.pages);
-    auto taken =
-        pool_.take(owner(command.model, Lease::kWeights), static_cast<std::int64_t>(source.size()));
+    auto taken = pool_.take(owner(command.model, Lease::kWeights),
+                            command.part_pages > 0 ? command.part_pages : std::ssize(source));
     HEDDLE_CHECK(taken.has_value());  // As above: reserved before it is done.
     opened.weights = std::move(*taken);
     engine_->settle();  // What is ahead of a sequence that has gone still writes KV to its pages.
@@ -247,28 +249,33 @@ Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened)
   }
   Described& model = found->second;
   if (!model.window.has_value()) {
-    Result<memory::Window> window = memory::Window::create(device_, model.layout.bytes);
+    const std::uint64_t bytes = opened.weights.size() * device_.properties().page_bytes;
+    Result<memory::Window> window = memory::Window::create(device_, bytes);
     if (!window) {
       return window.error();
     }
     model.window.emplace(std::move(*window));
   }
+  if (const auto placed = place_experts(command, model, source, opened); !placed) {
+    return placed.error();
+  }
   const Result<void> added = engine_->add_model(command.model,
                                                 model.spec,
                                                 model.layout,
                                                 model.window->base(),
-                                                owner(command.model, Lease::kKv));
+                                                owner(command.model, Lease::kKv),
+                                                opened.experts.get());
   if (!added) {
     return added.error();
   }
   opened.registered = true;
-  set_open(command.model, command.source);
+  const Open open = set_open(command.model, command.source);
   mapper_->open({.model = command.model,
                  .window = &*model.window,
                  .pages = opened.weights,
                  .source = std::move(source),
-                 .image_bytes = command.image_bytes,
-                 .ready_bytes = command.ready_bytes});
+                 .image_bytes = model.layout.resident_bytes,
+                 .ready_bytes = may_copy(open, command.ready_bytes) ? command.ready_bytes : 0});
   if (!shared) {
     engine_->set_image_ready(command.model, command.ready_bytes);
   }
@@ -279,13 +286,20 @@ void DeviceExecutor::execute(const core::CloseModel& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   OpenedModel& opened = opened_.at(command.model);
   opened.after = command.image;
-  set_open(command.model, std::nullopt);
+  {
+    const std::lock_guard lock(open_mutex_);
+    open_.erase(command.model);
+  }
   if (!opened.registered) {
     mapper_->close(command.model, nullptr, Mapper::After::kLetGo);  // Nothing was mapped.
     return;
   }
   forget_followed(command.model);  // The leader has ended: what it said of them is on its way.
   engine_->remove_model(command.model);
+  if (opened.experts != nullptr) {
+    count_experts(command.model, *opened.experts);
+    opened.experts.reset();
+  }
   guests_->forget(command.model);
   grammars_->forget(command.model);
   ranks_.erase(command.model);
@@ -327,7 +341,8 @@ void DeviceExecutor::execute(const core::SetImageReady& command,
 
 void DeviceExecutor::execute(const core::SetSourceReady& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
-  mapper_->allow_copy(command.model, command.bytes);
+  const std::lock_guard lock(open_mutex_);
+  allow_copy(command.model, command.bytes);
 }
 
 void DeviceExecutor::execute(const core::PrioritiseCopy& command,
@@ -424,13 +439,12 @@ policy::Doing DeviceExecutor::kind_of(const policy::StepPlan& plan, bool waits) 
   return lockstep_of(plan) != nullptr ? policy::Doing::kGroupStep : policy::Doing::kStep;
 }
 
-void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> source) {
+DeviceExecutor::Open DeviceExecutor::set_open(ModelId model, core::ImageSource source) {
+  const store::ImageLayout& layout = described_.at(model).layout;
   const std::lock_guard lock(open_mutex_);
-  if (source.has_value()) {
-    open_[model] = {.source = *source, .image_bytes = described_.at(model).layout.bytes};
-  } else {
-    open_.erase(model);
-  }
+  return open_[model] = {.source = source,
+                         .image_bytes = layout.bytes,
+                         .resident_bytes = layout.resident_bytes};
 }
 
 void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
@@ -441,7 +455,7 @@ void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
       return;
     }
     if (found->second.source == core::ImageSource::kShared) {
-      mapper_->allow_copy(progress->model, progress->bytes);
+      allow_copy(progress->model, progress->bytes);
     } else {
       engine_->set_image_ready(progress->model, progress->bytes);
       note_ready(progress->model, progress->bytes);
@@ -557,6 +571,7 @@ rpc::WorkerStats DeviceExecutor::stats() const {
                                 .loads = use.loads});
     }
   }
+  tell_experts(stats);
   const engine::KeptCounts kept = engine::KeptKv(*engine_).counts();
   stats.kv_store = {.pages = kept.pages,
                     .held = kept.held,

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "core/worker_core.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "engine/expert_slots.h"
 #include "engine/gather.h"
 #include "engine/kv_share.h"
 #include "memory/page_pool.h"
@@ -48,8 +50,8 @@ struct Peer {
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
 /// sequences is in executor_sequences.cc, with groups in executor_groups.cc, with stages of
-/// pipelines in executor_pipes.cc, with KV of
-/// other workers in executor_kv.cc.
+/// pipelines in executor_pipes.cc, with KV of other workers in executor_kv.cc, with experts that
+/// take turns in executor_experts.cc.
 class DeviceExecutor {
  public:
   struct Options {
@@ -178,6 +180,13 @@ class DeviceExecutor {
     std::vector<PageId> weights{};
     bool registered = false;  ///< The engine knows it: until it is closed, before its pages go.
     core::ImagePages after = core::ImagePages::kLeave;  ///< Where the weights' pages will go.
+    std::unique_ptr<engine::ExpertSlots> experts{};     ///< Where they take turns.
+  };
+  /// A model that a step may use.
+  struct Open {
+    core::ImageSource source = core::ImageSource::kGiven;
+    std::uint64_t image_bytes = 0;
+    std::uint64_t resident_bytes = 0;  ///< As store::ImageLayout has it, as image_bytes.
   };
 
   DeviceExecutor(device::Device& device, const Options& options, Handlers handlers);
@@ -252,9 +261,19 @@ class DeviceExecutor {
   void pause_step();
   void begin_waiting(const policy::StepPlan& plan);
   void end_waiting(const policy::StepPlan& plan, std::vector<core::SequenceId>& unready);
-  void set_open(ModelId model, std::optional<core::ImageSource> source);
+  Open set_open(ModelId model, core::ImageSource source);
+  [[nodiscard]] Result<void> place_experts(const core::OpenModel& command,
+                                           const Described& model,
+                                           std::span<const PageId> source,
+                                           OpenedModel& opened);
+  void count_experts(ModelId model, const engine::ExpertSlots& experts);
+  void tell_experts(rpc::WorkerStats& stats) const;
+  [[nodiscard]] static bool may_copy(const Open& open, std::uint64_t ready);
+  void allow_copy(ModelId model, std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t in_place(ModelId model, std::uint64_t copied);
 
   device::Device& device_;
+  const std::uint64_t load_bandwidth_;
   Pacing pacing_;
   Handlers handlers_;
   memory::PagePool pool_;
@@ -279,6 +298,7 @@ class DeviceExecutor {
   };
   std::map<core::SequenceId, KvAsks> kv_asks_{};
   std::uint64_t kv_asked_ = 0;
+  std::map<ModelId, core::ExpertStatus> expert_counts_{};  ///< Of what is closed.
   std::unique_ptr<Pipe> pipe_{};
   std::map<std::int64_t, core::PipeShare> followers_{};  ///< Of a leader, by stage, as they say so.
   rpc::WorkerStats stats_{};
@@ -286,11 +306,6 @@ class DeviceExecutor {
   Pulse pulse_{"engine"};
 
   std::mutex open_mutex_{};
-  /// A model that a step may use.
-  struct Open {
-    core::ImageSource source = core::ImageSource::kGiven;
-    std::uint64_t image_bytes = 0;
-  };
   std::map<ModelId, Open> open_{};       // Guarded by open_mutex_, as the next two.
   std::set<ModelId> waited_for_{};       ///< Models for whose weights a step waits.
   Instant waits_since_{};                ///< When that step began.

@@ -41,6 +41,15 @@ LATER = {
     "heddle_manager_past_windows": "of managers; test_cluster.py has what comes of it",
     "heddle_device_others_bytes": "a GPU's driver tells it; this server has none",
     "heddle_request_restarts_total": "counted from the first worker that dies under a request",
+    **dict.fromkeys(
+        (
+            "heddle_experts_resident",
+            "heddle_expert_hits_total",
+            "heddle_expert_misses_total",
+            "heddle_expert_fetched_bytes_total",
+        ),
+        "counted where experts stay in host memory: test_experts.py",
+    ),
     "heddle_trace_spans_sent_total": "counted where requests are traced",
     "heddle_trace_spans_dropped_total": "likewise",
     "heddle_trace_spans_failed_total": "likewise",

@@ -80,6 +80,7 @@ BANNED = {
 TESTED_BY = {
     "engine/state_copies.cc": "engine/decoder_states_test.cc",
     "engine/decoder_adapters.cc": "engine/adapters_test.cc",
+    "engine/decoder_experts.cc": "engine/expert_slots_test.cc",
     "engine/stored_kv.cc": "engine/kept_kv_test.cc",
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "gateway/news_stream.cc": "gateway/log_handlers_test.cc",
@@ -130,6 +131,8 @@ TESTED_BY = {
     "cuda/pinned_memory.cc": "device/cuda/cuda_device_test.cc",
     "worker/peer_assist.cc": "worker/peer_load_test.cc",
     "worker/executor_sequences.cc": "worker/device_executor_test.cc",
+    "worker/executor_experts.cc": "tests/integration/test_experts.py",
+    "gateway/device_metrics.cc": "gateway/gateway_metrics_test.cc",
     "worker/hot_guests.cc": "tests/integration/test_weave.py",
     "node/agent_node.cc": "tests/integration/test_cluster.py",
     "node/gateway_node.cc": "tests/integration/test_cluster.py",

@@ -50,16 +50,30 @@ void choose(const ChooseExpertsArgs& args, std::int64_t token, std::vector<std::
   }
 }
 
-/// The rows of one expert in a matrix that has those of all, one after the other.
-ConstTensorRef part_of(const ConstTensorRef& all, std::int64_t expert, std::int64_t rows) {
+/// The rows of one expert in a matrix that has those of all, one after the other; `elsewhere` is
+/// where they lie if not there.
+ConstTensorRef part_of(const ConstTensorRef& all,
+                       std::int64_t expert,
+                       std::int64_t rows,
+                       const std::byte* elsewhere) {
   ConstTensorRef part = all;
-  part.data += expert * rows * spec::row_bytes(all.dtype, all.shape[1]);
+  part.data = elsewhere != nullptr
+                  ? elsewhere
+                  : all.data + expert * rows * spec::row_bytes(all.dtype, all.shape[1]);
   part.shape[0] = rows;
   return part;
 }
 /// Scales or biases of rows [first, first + rows).
 ConstTensorRef numbers_of(const ConstTensorRef& all, std::int64_t first, std::int64_t rows) {
   return all.present() ? vector_of(all.as<float>() + first, rows) : ConstTensorRef{};
+}
+/// Likewise scales that may lie elsewhere.
+ConstTensorRef scales_of(const ConstTensorRef& all,
+                         std::int64_t first,
+                         std::int64_t rows,
+                         const std::byte* elsewhere) {
+  return elsewhere == nullptr ? numbers_of(all, first, rows)
+                              : vector_of(reinterpret_cast<const float*>(elsewhere), rows);
 }
 
 TensorRef first_rows(TensorRef tensor, std::int64_t rows) {
@@ -119,16 +133,18 @@ void add_expert(const ExpertsArgs& args,
                 static_cast<std::size_t>(hidden * element));
   }
   const std::int64_t first = args.up.present() ? width : 2 * width;
+  const ExpertWeights own =
+      args.source == nullptr ? ExpertWeights{} : args.source->bring(args.layer, expert);
   linear_here({.x = rows,
-               .weight = part_of(args.gate_up, expert, first),
-               .scale = numbers_of(args.gate_up_scale, expert * first, first),
+               .weight = part_of(args.gate_up, expert, first, own.gate_up),
+               .scale = scales_of(args.gate_up_scale, expert * first, first, own.gate_up_scale),
                .bias = numbers_of(args.gate_up_bias, expert * 2 * width, first),
                .out = columns_of(in, 0, first)},
               stream,
               pool);
   if (args.up.present()) {
     linear_here({.x = rows,
-                 .weight = part_of(args.up, expert, width),
+                 .weight = part_of(args.up, expert, width, own.up),
                  .bias = numbers_of(args.gate_up_bias, (2 * expert + 1) * width, width),
                  .out = columns_of(in, width, width)},
                 stream,
@@ -136,8 +152,8 @@ void add_expert(const ExpertsArgs& args,
   }
   silu_mul_here({.gate_up = in, .out = gated, .limit = args.limit, .gain = args.gain}, pool);
   linear_here({.x = gated,
-               .weight = part_of(args.down, expert, hidden),
-               .scale = numbers_of(args.down_scale, expert * hidden, hidden),
+               .weight = part_of(args.down, expert, hidden, own.down),
+               .scale = scales_of(args.down_scale, expert * hidden, hidden, own.down_scale),
                .bias = numbers_of(args.down_bias, expert * hidden, hidden),
                .out = product},
               stream,
