@@ -18,7 +18,7 @@ using test::find;
 constexpr ModelId kPartial{1};
 constexpr ModelId kWhole{2};
 constexpr DeviceId kOnly{0};
-constexpr WorkerEpoch kFirst{1};
+constexpr WorkerEpoch kPartEpoch{1};
 
 /// An agent of a host with 10 pages. One model has an image of 8, of which a device has 3; the
 /// other one of 4.
@@ -30,7 +30,7 @@ class AgentOfPartialImages : public testing::Test {
             {.id = kPartial, .image_bytes = 800, .footprint = {.image_pages = 3}, .host_pages = 8},
             {.id = kWhole, .image_bytes = 400, .footprint = {.image_pages = 4}}}});
     tell(StartAgent{});
-    tell(WorkerConnected{.device = kOnly, .epoch = kFirst});
+    tell(WorkerConnected{.device = kOnly, .epoch = kPartEpoch});
   }
 
   std::vector<AgentCommand> tell(const AgentEvent& event) {
@@ -41,7 +41,7 @@ class AgentOfPartialImages : public testing::Test {
     return commands;
   }
   std::vector<AgentCommand> load(ModelId model) {
-    return tell(LoadOn{.device = kOnly, .model = model, .basis = {.epoch = kFirst}});
+    return tell(LoadOn{.device = kOnly, .model = model, .basis = {.epoch = kPartEpoch}});
   }
 
   Instant now_{1s};
@@ -57,17 +57,17 @@ TEST_F(AgentOfPartialImages, TheImageStaysTheHostsUntilTheModelIsEvicted) {
   EXPECT_EQ(sent->footprint.image_pages, 3);
   EXPECT_EQ(core_.host_usage().free, 2);
   tell(ReadEnded{.model = kPartial});
-  tell(EvictFrom{.device = kOnly, .model = kPartial, .basis = {.epoch = kFirst}});
+  tell(EvictFrom{.device = kOnly, .model = kPartial, .basis = {.epoch = kPartEpoch}});
   EXPECT_EQ(find<LoadModel>(load(kWhole)), nullptr) << "the image is in use, and not dropped";
-  const auto evicted =
-      tell(WorkerSaid{.device = kOnly, .epoch = kFirst, .report = ModelEvicted{.model = kPartial}});
+  const auto evicted = tell(
+      WorkerSaid{.device = kOnly, .epoch = kPartEpoch, .report = ModelEvicted{.model = kPartial}});
   EXPECT_NE(find<LoadModel>(evicted), nullptr) << "it made room";
 }
 
 TEST_F(AgentOfPartialImages, ADeadWorkerHoldsNoImage) {
   load(kPartial);
   tell(ReadEnded{.model = kPartial});
-  tell(WorkerExited{.device = kOnly, .epoch = kFirst});
+  tell(WorkerExited{.device = kOnly, .epoch = kPartEpoch});
   now_ += 60s;
   const auto again = tell(ReadProgress{.model = kPartial, .bytes = 800});
   ASSERT_NE(find<SpawnWorker>(again), nullptr);
