@@ -177,6 +177,7 @@ LONGROPE = {
     "type": "longrope",
     "long_factor": [1.5, 2.5, 6.0],
     "short_factor": [1.0, 1.05, 1.3],
+    "factor": 4.25,
 }
 
 
@@ -528,7 +529,6 @@ CASES = {
     "phi3-longrope": (
         phi3(
             partial_rotary_factor=0.75,
-            max_position_embeddings=64,
             original_max_position_embeddings=15,
             rope_scaling=LONGROPE,
         ),
