@@ -140,9 +140,9 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
             "at most as many ranks as tokens in the vocabulary, and a factor for each pair that "
             "rotates by one",
             [](const spec::ModelSpec& model) {
-              const bool listed = model.rope.kind == spec::RopeKind::kLongRope;
               return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab) &&
-                     std::ssize(model.rope.factors) == (listed ? spec::rotary_dim(model) / 2 : 0);
+                     (model.rope.kind != spec::RopeKind::kLongRope ||
+                      std::ssize(model.rope.factors) >= spec::rotary_dim(model) / 2);
             });
 }
 

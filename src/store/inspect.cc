@@ -84,9 +84,9 @@ bool has_chat_template(const fs::path& directory) {
   return json && json->find("chat_template") != nullptr;
 }
 
-/// What a model that writes can serve without a template. Encoders write nothing.
-void note_template(bool has_template, Inspection& inspection) {
-  if (!has_template && !(inspection.config && spec::is_encoder(inspection.config->model))) {
+/// What a model that writes can serve without a template; encoders need none.
+void note_template(bool has_or_needs_none, Inspection& inspection) {
+  if (!has_or_needs_none) {
     inspection.notes.emplace_back("there is no chat template, so only completions can be served");
   }
 }
@@ -101,7 +101,8 @@ void add_text(const fs::path& directory, Inspection& inspection) {
     inspection.problems.emplace_back(
         "there is no tokenizer.json; without it text cannot become tokens");
   }
-  note_template(has_chat_template(directory), inspection);
+  const bool encodes = inspection.config && spec::is_encoder(inspection.config->model);
+  note_template(encodes || has_chat_template(directory), inspection);
 }
 
 void add_unused(const std::vector<std::string>& unused, Inspection& inspection) {
@@ -182,7 +183,10 @@ void inspect_weights(const fs::path& path, Inspection& inspection) {
 }
 
 /// What the metadata say of tokens, and whether a tokenizer can be made of them.
-void add_tokenizer(const fs::path& path, const gguf::GgufFile& file, Inspection& inspection) {
+void add_tokenizer(const fs::path& path,
+                   const gguf::GgufFile& file,
+                   bool encodes,
+                   Inspection& inspection) {
   const auto text = [&file](std::string_view key) -> std::string {
     const gguf::Value* value = file.find(key);
     const auto* said = value != nullptr ? std::get_if<std::string>(value) : nullptr;
@@ -202,7 +206,7 @@ void add_tokenizer(const fs::path& path, const gguf::GgufFile& file, Inspection&
   if (!files) {
     inspection.problems.push_back(files.error().message);
   }
-  note_template(has_template, inspection);
+  note_template(has_template || encodes, inspection);
 }
 
 void inspect_gguf(const fs::path& path, Inspection& inspection) {
@@ -212,8 +216,8 @@ void inspect_gguf(const fs::path& path, Inspection& inspection) {
     return;
   }
   inspection.format = fmt::format("GGUF {}", file->version);
-  add_tokenizer(path, *file, inspection);
   Result<ModelConfig> config = read_model_config(path);
+  add_tokenizer(path, *file, config && spec::is_encoder(config->model), inspection);
   const TensorSet tensors = TensorSet::of(std::move(*file));
   add_tensors(tensors, inspection);
   if (!config) {
