@@ -60,7 +60,7 @@ class Stream:
             self.error = error
 
     def began(self):
-        wait_until(lambda: len(self.pieces) > 3 or self._read.done())
+        wait_until(lambda: sum(map(bool, self.pieces)) > 3 or self._read.done())  # Some tokens show no text.
         assert not self._read.done(), (self.error, "".join(self.pieces))
         return self
 
