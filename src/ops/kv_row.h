@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "ops/bf16.h"
+#include "spec/dtype.h"
 #include "spec/f8_panels.h"
 
 namespace heddle::ops {
