@@ -129,20 +129,19 @@ class PagedKvFixture {
         table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
     return block * block_bytes() + layer_bytes() + (value ? side_bytes() : 0);
   }
-  [[nodiscard]] PagedKv layout() const {
-    return {.block_tokens = shape_.block_tokens,
-            .kv_heads = shape_.kv_heads,
-            .head_dim = shape_.head_dim,
-            .dtype = shape_.dtype};
-  }
+  [[nodiscard]] const PagedKv& layout() const { return layout_; }
   /// Of codes up to a multiple of 16, as memory::KvGeometry has it.
-  [[nodiscard]] std::int64_t side_bytes() const {
-    return layout().scaled() ? (layout().side_bytes() + 15) / 16 * 16 : layout().side_bytes();
-  }
+  [[nodiscard]] std::int64_t side_bytes() const { return side_bytes_; }
   [[nodiscard]] std::int64_t layer_bytes() const { return 2 * side_bytes(); }
   [[nodiscard]] std::int64_t block_bytes() const { return 3 * layer_bytes() + 64; }
 
   Shape shape_;
+  PagedKv layout_{.block_tokens = shape_.block_tokens,
+                  .kv_heads = shape_.kv_heads,
+                  .head_dim = shape_.head_dim,
+                  .dtype = shape_.dtype};  ///< Asked for each number that a test looks at.
+  std::int64_t side_bytes_ =
+      layout_.scaled() ? (layout_.side_bytes() + 15) / 16 * 16 : layout_.side_bytes();
   std::int64_t sequences_;
   std::int64_t width_ = 0;
   std::vector<std::byte> memory_{};
