@@ -481,6 +481,9 @@ TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
 // Wherever the border is, where bits are not promised.
 TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
   for (Case c : cases()) {
+    if (c.window > 0 && c.window < 33) {
+      continue;  // Without its window it is as another.
+    }
     c.window = 0;
     const Divided batch = divide(gives_one_answer() ? attention_border() : 1, 5);
     PagedKvFixture cache = fill(c, batch.lengths);
