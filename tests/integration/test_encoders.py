@@ -149,18 +149,22 @@ def test_verbs_know_encoders(directories, tmp_path):
     assert refused.returncode != 0 and "only whole models are encoders" in refused.stdout + refused.stderr
 
 
-@needs_minilm
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("bfloat16", 4e-3)])
-def test_minilm_gives_what_it_gives_in_float64(dtype, most):
+def gives_what_minilm_gives_in_float64(path, dtype, most):
     text = (
         "listen: 127.0.0.1:0\nhost: {memory: 160MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 240MiB}]\n"
-        f"models:\n  minilm: {{path: {MINILM}, dtype: {dtype}}}\n"
+        f"models:\n  minilm: {{path: {path}, dtype: {dtype}}}\n"
     )
     with heddle.Server(text) as server:
         answer = ask(server, "/v1/embeddings", model="minilm", input=[row["text"] for row in REAL])
         for row, got in zip(REAL, answer["data"], strict=True):
             assert server.call("/tokenize", {"model": "minilm", "prompt": row["text"]})[2]["tokens"] == row["tokens"]
             assert near(got["embedding"], row["embedding"], most)
+
+
+@needs_minilm
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("bfloat16", 4e-3)])
+def test_minilm_gives_what_it_gives_in_float64(dtype, most):
+    gives_what_minilm_gives_in_float64(MINILM, dtype, most)
 
 
 def as_gguf(folder, path):
@@ -224,12 +228,4 @@ def as_gguf(folder, path):
 def test_minilm_of_a_gguf_file_gives_the_same(tmp_path):
     path = tmp_path / "minilm.gguf"
     as_gguf(MINILM, path)
-    text = (
-        "listen: 127.0.0.1:0\nhost: {memory: 160MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 240MiB}]\n"
-        f"models:\n  minilm: {{path: {path}, dtype: float32}}\n"
-    )
-    with heddle.Server(text) as server:
-        answer = ask(server, "/v1/embeddings", model="minilm", input=[row["text"] for row in REAL])
-        for row, got in zip(REAL, answer["data"], strict=True):
-            assert server.call("/tokenize", {"model": "minilm", "prompt": row["text"]})[2]["tokens"] == row["tokens"]
-            assert near(got["embedding"], row["embedding"], 1e-6)
+    gives_what_minilm_gives_in_float64(path, "float32", 1e-6)

@@ -56,6 +56,17 @@ LAST_USER = """\
 {%- set question = asked[-1].content | trim -%}
 """
 
+# Turns on lines of their own.
+TURNS_ON_LINES = (
+    LAST_USER
+    + """\
+{{- "<|user|>\n" + question + "<|end|>\n" -}}
+{%- if add_generation_prompt -%}
+    {{- "<|assistant|>\n" -}}
+{%- endif -%}
+"""
+)
+
 RECIPES = {
     "adder": Recipe(
         about=(
@@ -112,13 +123,7 @@ RECIPES = {
             use_sliding_window=False,
         ),
         specials=["<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"],
-        template=LAST_USER
-        + """\
-{{- "<|user|>\n" + question + "<|end|>\n" -}}
-{%- if add_generation_prompt -%}
-    {{- "<|assistant|>\n" -}}
-{%- endif -%}
-""",
+        template=TURNS_ON_LINES,
         split=r"\p{N}{1,2}|\p{L}+|[^\s\p{L}\p{N}]+|\s",
         shard="800KB",
         steps=1500,
@@ -165,13 +170,7 @@ RECIPES = {
             mlp_only_layers=[],
         ),
         specials=["<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"],
-        template=LAST_USER
-        + """\
-{{- "<|user|>\n" + question + "<|end|>\n" -}}
-{%- if add_generation_prompt -%}
-    {{- "<|assistant|>\n" -}}
-{%- endif -%}
-""",
+        template=TURNS_ON_LINES,
         split=r"\p{N}{1,3}|\p{L}+|[^\s\p{L}\p{N}]|\s",
         steps=900,
     ),
