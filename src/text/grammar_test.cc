@@ -322,6 +322,22 @@ TEST_F(GrammarTest, UniqueItemsAreIgnoredWhereverASchemaStands) {
   }
 }
 
+TEST_F(GrammarTest, BoundsBelow64BitsAreEnforcedNearlyOrRefused) {
+  const auto opened = [this](const std::string& schema) {
+    return open(GrammarKind::kJsonSchema, schema);
+  };
+  // As a generator writes int64, and one of which the library knows no end of recursion.
+  const auto int64 =
+      opened(R"({"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807})");
+  ASSERT_TRUE(int64) << int64.error().message;
+  take(**int64, "-9223372036854770000");
+  EXPECT_FALSE(opened(R"({"type":"integer","minimum":-1e30,"maximum":-1e20})"));
+  EXPECT_FALSE(opened(R"({"$ref":"#/default","default":
+      {"type":"integer","minimum":-1e30,"maximum":-1e20}})"));
+  EXPECT_FALSE(open(GrammarKind::kLark,
+                    R"(start: %json {"type":"integer","minimum":-1e30,"maximum":-1e20})"));
+}
+
 TEST_F(GrammarTest, WhatIsWrongOrNotSupportedIsSaid) {
   const auto error = [this](GrammarKind kind, const std::string& text) {
     const auto opened = open(kind, text);

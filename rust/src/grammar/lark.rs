@@ -237,7 +237,9 @@ pub fn prepare(text: &str) -> Result<String, Failure> {
         schema::check(&part.value)?;
         bounded.push_str(&text[copied..part.begin]);
         let mut value = part.value.clone();
-        let written = if schema::drop_unique_items(&mut value) {
+        let adapted = schema::adapt(&mut value);
+        schema::check_lower_bounds(&value)?;
+        let written = if adapted {
             value.to_string()
         } else {
             text[part.begin..part.end].to_string()

@@ -172,7 +172,8 @@ fn parse(kind: u32, text: &str) -> Result<GrammarWithLexer, Failure> {
             let mut schema: Value = serde_json::from_str(text)
                 .map_err(|error| Failure::invalid(format!("not JSON: {error}")))?;
             schema::check(&schema)?;
-            schema::drop_unique_items(&mut schema);
+            schema::adapt(&mut schema);
+            schema::check_lower_bounds(&schema)?;
             GrammarWithLexer::from_json_schema(schema::bound_white_space(schema))
         }
         2 => GrammarWithLexer::from_regex(text),

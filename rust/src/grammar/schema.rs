@@ -150,20 +150,38 @@ const SCHEMAS: [&str; 9] = [
 ];
 const SCHEMA_LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
 
-/// Takes out `uniqueItems`, which the library cannot enforce and every set of pydantic has: whoever reads
-/// an entry twice has the set all the same. Whether there was any. The schema is within the bounds.
-pub fn drop_unique_items(schema: &mut Value) -> bool {
-    let mut dropped = false;
+/// Keywords whose numbers are bounds from below.
+const LOWER_BOUNDS: [&str; 2] = ["minimum", "exclusiveMinimum"];
+/// The least bound that the library counts from: the number after -2^63 in double precision. At -2^63,
+/// whose negative has no 64 bits, it recurses without end.
+const LOWER_BOUND_MIN: i64 = -9_223_372_036_854_774_784;
+
+/// Whether `value` is a bound from below that the library does not survive.
+fn too_low(value: &Value) -> bool {
+    value.as_f64().is_some_and(|bound| bound < LOWER_BOUND_MIN as f64)
+}
+
+/// Makes the schema one that the library can enforce; whether anything changed. The schema is within
+/// the bounds.
+///
+/// - `uniqueItems` is taken out, which every set of pydantic has: whoever reads an entry twice has the
+///   set all the same.
+/// - Bounds below those of 64 bits, as int64 has in many a generated schema, are raised to them.
+pub fn adapt(schema: &mut Value) -> bool {
+    let mut changed = false;
     let mut left = vec![schema];
     while let Some(part) = left.pop() {
         let Value::Object(object) = part else { continue };
         if object.get("uniqueItems").is_some_and(Value::is_boolean) {
             object.shift_remove("uniqueItems");
-            dropped = true;
+            changed = true;
         }
         for (key, value) in object.iter_mut() {
             let key = key.as_str();
-            if NAMED_SCHEMAS.contains(&key) {
+            if LOWER_BOUNDS.contains(&key) && too_low(value) {
+                *value = LOWER_BOUND_MIN.into();
+                changed = true;
+            } else if NAMED_SCHEMAS.contains(&key) {
                 left.extend(value.as_object_mut().into_iter().flat_map(Map::values_mut));
             } else if SCHEMA_LISTS.contains(&key) && value.is_array() {
                 left.extend(value.as_array_mut().into_iter().flatten());
@@ -172,7 +190,29 @@ pub fn drop_unique_items(schema: &mut Value) -> bool {
             }
         }
     }
-    dropped
+    changed
+}
+
+/// Refuses bounds that [`adapt`] does not reach, as references may lead anywhere.
+pub fn check_lower_bounds(adapted: &Value) -> Result<(), Failure> {
+    let mut left = vec![adapted];
+    while let Some(part) = left.pop() {
+        match part {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    if LOWER_BOUNDS.contains(&key.as_str()) && too_low(value) {
+                        return Err(Failure::invalid(format!(
+                            "\"{key}\" of {value}, where no schema is expected, is below 64 bits"
+                        )));
+                    }
+                    left.push(value);
+                }
+            }
+            Value::Array(items) => left.extend(items),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What the schema says of itself to the library, with a bound on white space where it sets none.
@@ -244,7 +284,7 @@ mod tests {
             "uniqueItems": {"type": "array", "uniqueItems": true},
             "b": {"anyOf": [{"type": "array", "uniqueItems": true}, {"type": "null"}]}},
             "default": {"uniqueItems": true}});
-        assert!(drop_unique_items(&mut schema));
+        assert!(adapt(&mut schema));
         assert_eq!(
             schema,
             json!({"type": "object", "properties": {
@@ -252,7 +292,27 @@ mod tests {
                 "b": {"anyOf": [{"type": "array"}, {"type": "null"}]}},
                 "default": {"uniqueItems": true}})
         );
-        assert!(!drop_unique_items(&mut schema));
+        assert!(!adapt(&mut schema));
+    }
+
+    #[test]
+    fn bounds_below_64_bits_are_raised() {
+        let mut schema = json!({"properties": {
+            "minimum": {"type": "integer", "minimum": i64::MIN, "maximum": -1e19},
+            "b": {"items": {"exclusiveMinimum": -1e300}}, "c": {"minimum": LOWER_BOUND_MIN}}});
+        assert!(adapt(&mut schema));
+        assert_eq!(
+            schema,
+            json!({"properties": {
+                "minimum": {"type": "integer", "minimum": LOWER_BOUND_MIN, "maximum": -1e19},
+                "b": {"items": {"exclusiveMinimum": LOWER_BOUND_MIN}},
+                "c": {"minimum": LOWER_BOUND_MIN}}})
+        );
+        assert!(!adapt(&mut schema));
+        assert!(check_lower_bounds(&schema).is_ok());
+        schema["default"] = json!([{"minimum": -1e30}]);
+        assert!(!adapt(&mut schema));
+        assert!(check_lower_bounds(&schema).is_err());
     }
 
     #[test]
