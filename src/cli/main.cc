@@ -11,6 +11,7 @@
 #include "cli/bench_command.h"
 #include "cli/certs_command.h"
 #include "cli/command_texts.h"
+#include "cli/given_models.h"
 #include "cli/lab_command.h"
 #include "cli/listening.h"
 #include "cli/plan_command.h"
@@ -72,12 +73,27 @@ void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::functi
 
 void add_serve_command(CLI::App& app, ServeOptions& options, std::function<int()>& chosen) {
   CLI::App* verb = app.add_subcommand("serve", "Serve models");
-  verb->add_option("-c,--config,config", options.config, "Configuration file")
-      ->capture_default_str();
-  verb->add_option("--listen", options.listen, "Addresses, instead of the configuration's");
+  CLI::Option* file =
+      verb->add_option("-c,--config", options.config, "Configuration file")->capture_default_str();
+  CLI::Option* given =
+      verb->add_option("what",
+                       options.models,
+                       "The configuration; or models: GGUF files, directories, names of the hub "
+                       "or URLs, each perhaps as NAME=MODEL")
+          ->excludes(file);
+  verb->add_option("--memory", options.memory, "Of models named here: what they take in all")
+      ->needs(given);
+  verb->add_option("--listen", options.listen, "Addresses, instead of the configuration's")
+      ->allow_extra_args(false);
   verb->add_flag(
       "--watch-config", options.watch_config, "Take the configuration over when its file changes");
-  verb->callback([&] { chosen = [&] { return serve(options); }; });
+  verb->callback([&] {
+    if (is_configuration(options.models)) {
+      options.config = options.models.front();
+      options.models.clear();
+    }
+    chosen = [&] { return serve(options); };
+  });
 }
 
 /// The processes of a cluster.

@@ -16,6 +16,7 @@
 #include "base/metrics.h"
 #include "base/units.h"
 #include "batches/book.h"
+#include "cli/given_models.h"
 #include "cli/listening.h"
 #include "cli/process.h"
 #include "cli/terminal.h"
@@ -90,7 +91,19 @@ std::function<std::int64_t(const config::ModelConfig&)> context_reader(const std
 }
 
 Result<config::Config> read_config(const ServeOptions& options) {
-  Result<config::Config> config = config::load_config(options.config);
+  if (options.models.empty() && !options.memory.empty()) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message =
+                     "--memory is of models that are named beside it; a configuration has "
+                     "devices and host.memory"};
+  }
+  Result<config::Config> config = options.models.empty()
+                                      ? config::load_config(options.config)
+                                      : given_models(options.models, options.memory);
+  if (!config && config.error().code == Code::kNotFound) {
+    return Error{.code = Code::kNotFound,
+                 .message = config.error().message + ", or models: heddle serve MODEL..."};
+  }
   if (config) {
     if (const Result<void> taken = listen_instead(options.listen, *config); !taken) {
       return taken.error();
@@ -249,7 +262,7 @@ class Server final : public Service {
     }
     gateway_ = std::move(gateway).value();
     system_->on_models([this] { gateway_->reload(config_); });
-    if (options_.watch_config) {
+    if (options_.watch_config && options_.models.empty()) {
       watch();
     }
     // Once the loop runs: whoever reads it may send a signal at once.

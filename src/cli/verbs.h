@@ -19,6 +19,8 @@ struct ClientOptions {
 
 struct ServeOptions {
   std::string config = "heddle.yaml";
+  std::vector<std::string> models{};  ///< Instead of a configuration: cli/given_models.h.
+  std::string memory{};               ///< Of these models; empty: as much as usual.
   std::vector<std::string> listen{};  ///< Instead of the configuration's, where not empty.
   bool watch_config = false;          ///< Take it over when its file changes.
 };

@@ -150,6 +150,22 @@ def test_a_configuration_may_be_named_without_an_option(tmp_path):
     assert "absent.yaml" in done.stderr
 
 
+def test_serve_takes_models_without_a_configuration():
+    """Two demo models, one under a name of its own, on a part of this machine's memory."""
+    command = [heddle.BINARY, "serve", heddle.MODELS / "adder", f"also={heddle.MODELS / 'sorter'}",
+               "--memory", "96MiB", "--listen", "127.0.0.1:0"]
+    serving = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        url = next(line for line in serving.stdout if "serves on" in line).split()[-1]
+        for model, prompt, answer in (("adder", "12+34=", "46"), ("also", "sort 9 3 5", "3 5 9")):
+            done = subprocess.run([heddle.BINARY, "run", "--url", url, model, prompt], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0 and answer in done.stdout, done.stderr
+    finally:
+        serving.terminate()
+        serving.wait(30)
+    assert serving.returncode == 0
+
+
 def test_inspect_tells_what_is_in_a_checkpoint():
     model = heddle.demo_models()[0]
     done = run(None, "inspect", str(heddle.MODELS / model))

@@ -48,7 +48,7 @@ LAYERS = {
     "lab": ["net", "gateway", "manager", "host", "agent", "external", "worker", "engine", "ops", "collective", "twin", "bench", "sim", "store",
             "core", "memory", "ledger", "device", "config", "spec", "http"],
     "cli": ["node", "net", "gateway", "batches", "history", "solo", "host", "worker", "lab", "bench", "sim", "policy", "config", "spec", "api", "store",
-            "fetch", "sandbox", "http"],
+            "gguf", "fetch", "sandbox", "http"],
 }
 # Folders of src/ that do not serve requests: what they alone ask is no policy of the system. `cli` starts what serves.
 NOT_SERVING = {"bench", "cli", "lab", "sim", "twin"}
