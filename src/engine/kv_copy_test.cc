@@ -35,7 +35,7 @@ class KvCopy : public testing::Test {
   /// What the positions of a layer hold, told apart by all that tells bytes apart.
   static std::string content(const ModelKv& kv, std::int64_t layer, KvPositions positions) {
     std::string bytes;
-    const auto row = kv.plan().position_bytes() / 4;
+    const auto row = kv.plan().position_bytes(layer) / 4;
     for (std::size_t head = 0; head < 4; ++head) {  // Keys of two, values of two.
       for (std::int64_t at = positions.begin; at < positions.end; ++at) {
         const auto value =

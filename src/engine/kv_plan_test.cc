@@ -40,7 +40,7 @@ TEST(PlanKv, InCodesAboutTwiceAsManyTokensFit) {
     model.kv = kv;
     const auto plan = plan_kv(model, all_layers(model), weights, 65536).value();
     EXPECT_EQ(plan.dtype, kv == spec::KvType::kI8 ? spec::DType::kI8 : spec::DType::kF8);
-    EXPECT_EQ(plan.position_bytes(), 2U * 2 * 18);
+    EXPECT_EQ(plan.position_bytes(0), 2U * 2 * 18);
     EXPECT_EQ(plan.token_bytes(), 3 * 2 * 2 * 18);
     const auto block = static_cast<std::size_t>(plan.groups[0].geometry.block_tokens);
     EXPECT_EQ(plan.groups[0].geometry.value_offset(), (2U * 18 * block + 15) / 16 * 16);

@@ -263,7 +263,7 @@ TEST(LinkFields, NamesTheFirstThingThatCannotBe) {
   const std::string found = error_of(model);
   EXPECT_EQ(found.substr(0, found.find(" to ")), "message ModelSpec.layers: -3; want 0");
   model.architecture = static_cast<spec::Architecture>(99);
-  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 19");
+  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 20");
   EXPECT_EQ(error_of(policy::Footprint{.kv = {{.tokens_per_block = 0, .blocks_per_page = 1}}}),
             "message Footprint.kv[0]: want blocks that hold something");
   EXPECT_EQ(error_of(Beat{.threads = std::vector<policy::ThreadPulse>(kBeatThreadsMost + 1)}),

@@ -110,7 +110,7 @@ struct AttentionBlock {
 
 struct RmsNormRow {
   const float* x = nullptr;
-  const float* weight = nullptr;
+  const float* weight = nullptr;  ///< nullptr: ones.
   std::byte* out = nullptr;  ///< May be `x` if it is float32.
   bool bf16 = false;         ///< Of `out`.
   std::int64_t columns = 0;
