@@ -14,13 +14,17 @@ namespace {
 
 constexpr std::size_t kCopyPage = 4096;
 
-/// Four layers, one with a window.
+/// Four layers, one with a window, and one with wider heads.
 spec::ModelSpec four_layers() {
   spec::ModelSpec model;
   model.layers = 4;
   model.kv_heads = 2;
   model.head_dim = 8;
   model.window = {0, 40, 0, 0};
+  model.layer_rope.assign(4, spec::LayerRope::kLocal);
+  model.layer_rope[2] = spec::LayerRope::kModels;
+  model.global_kv_heads = 2;
+  model.global_head_dim = 24;
   return model;
 }
 

@@ -36,8 +36,8 @@ NOTICEABLE = 1e-2
 # An expert counts as clearly chosen if the next one's logit is further below than this: then
 # rounding to bfloat16 chooses the same.
 ROUTER_MARGIN = 0.05
-# Linear attention normalises sums that may cancel, so that some random models make much of any
-# rounding. Those are taken whose logits in bfloat16 are as near as this, by row.
+# Linear attention normalises sums that may cancel, and Gemma 4 values, so that some random models make
+# much of any rounding. Those are taken whose logits in bfloat16 are as near as this, by row.
 STEADY = 2e-2
 ROUTER_GAIN = 3.0
 
@@ -669,6 +669,9 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
             # Gemma's are less 1, and those of hybrids but one.
             less_one = kind.startswith(("gemma2", "gemma3")) or (hybrid and "linear_attn" not in name)
             weight.data = (0 if less_one else 1) + 0.3 * noise
+            if "gemma4" in kind and name.endswith(("q_norm.weight", "k_norm.weight")):
+                # Its scores are not divided by the root of head_dim.
+                weight.data /= weight.shape[0] ** 0.25
         elif name.endswith("A_log"):
             weight.data = noise - 2  # So that some of it is there after ten positions.
         elif "conv1d" in name:
@@ -827,7 +830,7 @@ def make(name: str) -> str:
         lead = router_margin(model, ids, active)
         if margin < GREEDY_MARGIN or lead < ROUTER_MARGIN:
             continue
-        if "linear_num_key_heads" not in decoder:
+        if "linear_num_key_heads" not in decoder and "global_head_dim" not in decoder:
             break
         if row_distance(logits(load(folder, torch.bfloat16, auto), ids), expected) <= STEADY:
             break
