@@ -101,8 +101,9 @@ std::vector<Case> cases() {
   gemma4.global_head_dim = 24;
   gemma4.rope = {.kind = spec::RopeKind::kProportional, .share = 0.25};
   ModelSpec gemma4_moe = gemma4;
+  gemma4_moe.intermediate = 16;
   gemma4_moe.experts = {
-      .count = 5, .active = 2, .intermediate = 16, .normalised = true, .beside = true};
+      .count = 3, .active = 2, .intermediate = 8, .normalised = true, .beside = true};
   ModelSpec granite = llama;
   granite.architecture = spec::Architecture::kGranite;
   granite.scales = {.embedding = 3, .attention = 0.2, .residual = 0.4, .logits = 0.5};
