@@ -308,6 +308,18 @@ std::vector<Case> cases() {
   return result;
 }
 
+TEST_F(AttentionTest, OfTheWidestHeadsAgreesWithDouble) {
+  if (!gives_one_answer()) {
+    GTEST_SKIP() << "heads wider than 256 are for CPUs";
+  }
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8, DType::kF8}) {
+    const PagedKvFixture::Shape shape{
+        .kv_heads = 1, .head_dim = kAttentionHeadDimMax, .block_tokens = 16, .dtype = dtype};
+    agrees_with_double({shape, 2, 0}, {.length = 33, .fresh = 33});
+    agrees_with_double({shape, 8, 0}, {.length = 40, .fresh = 1});
+  }
+}
+
 TEST_F(AttentionTest, AgreesWithDouble) {
   for (const Case& c : cases()) {
     for (const Queried q : {Queried{1, 1},

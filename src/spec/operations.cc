@@ -1,5 +1,6 @@
 #include "spec/operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,10 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   }
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
+  }
+  const std::vector<Heads> kinds = kinds_of_heads(model);
+  if (std::ranges::any_of(kinds, [](const Heads& heads) { return heads.dim > kGpuHeadDim; })) {
+    return "heads of attention wider than 256";
   }
   if (model.global_head_dim > 0) {
     return "layers whose heads differ in size";

@@ -11,6 +11,8 @@ namespace heddle::spec {
 /// Of experts, what a GPU's kernels have room for: in a layer, and that a token takes.
 inline constexpr std::int64_t kGpuExperts = 1024;
 inline constexpr std::int64_t kGpuActiveExperts = 32;
+/// Elements of a head of attention, likewise.
+inline constexpr std::int64_t kGpuHeadDim = 256;
 
 /// What of the operations of a model, whose image is of `image`, only CPUs have so far, in words
 /// for messages: "LoRA adapters", "experts in float32 or int8". Empty where GPUs have
