@@ -48,6 +48,22 @@ void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
 }
 
+ModelSpec gemma4_of(ModelSpec gemma) {
+  gemma.architecture = spec::Architecture::kGemma4;
+  gemma.value_norm = gemma.layer_scale = gemma.keys_are_values = true;
+  gemma.global_kv_heads = 4;
+  gemma.global_head_dim = 24;
+  gemma.rope = {.kind = spec::RopeKind::kProportional, .share = 0.25};
+  return gemma;
+}
+
+ModelSpec gemma4_moe_of(const ModelSpec& gemma) {
+  ModelSpec model = gemma4_of(gemma);
+  model.intermediate = 16;
+  model.experts = {.count = 3, .active = 2, .intermediate = 8, .normalised = true, .beside = true};
+  return model;
+}
+
 /// Each architecture with what it alone has; heads for eight ranks in two of them.
 std::vector<Case> cases() {
   ModelSpec llama{.architecture = spec::Architecture::kLlama,
@@ -93,17 +109,6 @@ std::vector<Case> cases() {
   gemma.scales = {.embedding = 7, .attention = 0.3, .attention_cap = 3, .logit_cap = 9};
   gemma.window = {16, 16, 0};
   gemma.layer_rope = {spec::LayerRope::kLocal, spec::LayerRope::kLocal, spec::LayerRope::kModels};
-  ModelSpec gemma4 = gemma;
-  gemma4.architecture = spec::Architecture::kGemma4;
-  gemma4.norm_less_one = false;
-  gemma4.value_norm = gemma4.layer_scale = gemma4.keys_are_values = true;
-  gemma4.global_kv_heads = 4;
-  gemma4.global_head_dim = 24;
-  gemma4.rope = {.kind = spec::RopeKind::kProportional, .share = 0.25};
-  ModelSpec gemma4_moe = gemma4;
-  gemma4_moe.intermediate = 16;
-  gemma4_moe.experts = {
-      .count = 3, .active = 2, .intermediate = 8, .normalised = true, .beside = true};
   ModelSpec granite = llama;
   granite.architecture = spec::Architecture::kGranite;
   granite.scales = {.embedding = 3, .attention = 0.2, .residual = 0.4, .logits = 0.5};
@@ -123,8 +128,8 @@ std::vector<Case> cases() {
           {"Mixtral", mixtral},
           {"Qwen2Moe", shared},
           {"Gemma3", gemma},
-          {"Gemma4", gemma4},
-          {"Gemma4Moe", gemma4_moe},
+          {"Gemma4", gemma4_of(gemma)},
+          {"Gemma4Moe", gemma4_moe_of(gemma)},
           {"Granite", granite},
           {"Phi3", phi3},
           {"GptOss", gpt_oss}};

@@ -11,6 +11,7 @@
 #include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
+#include "store/expert_names.h"
 
 namespace heddle::store {
 namespace {
@@ -407,33 +408,6 @@ class Planner {
                                                      : "post_attention_layernorm.weight");
   }
 
-  /// What published checkpoints call the parts of a layer's experts.
-  struct ExpertNames {
-    std::string_view router;
-    std::string_view experts;
-    std::string_view gate;
-    std::string_view up;
-    std::string_view down;
-  };
-  [[nodiscard]] ExpertNames expert_names() const {
-    if (model_.architecture == spec::Architecture::kMixtral) {
-      return {.router = "block_sparse_moe.gate.weight",
-              .experts = "block_sparse_moe.experts",
-              .gate = "w1",
-              .up = "w3",
-              .down = "w2"};
-    }
-    const bool beside = model_.experts.beside;
-    const bool gpt_oss = model_.architecture == spec::Architecture::kGptOss;
-    return {.router = beside    ? "router.proj.weight"
-                      : gpt_oss ? "mlp.router.weight"
-                                : "mlp.gate.weight",
-            .experts = beside ? "experts" : "mlp.experts",
-            .gate = "gate_proj",
-            .up = "up_proj",
-            .down = "down_proj"};
-  }
-
   /// What gates or ups of experts are in the image.
   [[nodiscard]] spec::DType expert_dtype(Matrix matrix) const {
     return spec::matrix_dtype(model_, layout_.dtype, matrix, layer_, model_.hidden);
@@ -442,7 +416,7 @@ class Planner {
   void plan_experts() {
     const std::int64_t count = model_.experts.count;
     const std::int64_t width = model_.experts.intermediate;
-    const ExpertNames names = expert_names();
+    const ExpertNames names = expert_names(model_);
     const auto part_name = [&](std::int64_t expert, std::string_view part) {
       return name(fmt::format("{}.{}.{}.weight", names.experts, expert, part));
     };
@@ -490,7 +464,7 @@ class Planner {
 
   void plan_expert_biases() {
     const std::int64_t count = model_.experts.count;
-    const ExpertNames names = expert_names();
+    const ExpertNames names = expert_names(model_);
     const auto part_name = [&](std::int64_t expert, std::string_view part) {
       return name(fmt::format("{}.{}.{}.bias", names.experts, expert, part));
     };
