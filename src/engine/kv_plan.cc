@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <tuple>
 
 #include "base/check.h"
@@ -79,6 +81,40 @@ std::int64_t least_block_tokens(const KvPlan& plan) {
       .geometry.block_tokens;
 }
 
+/// Prefixes whose blocks end together more seldom than this are hardly found again.
+constexpr std::int64_t kAlignedMax = 64;
+
+/// Has the blocks of groups hold multiples of a common number of tokens where prefixes would be
+/// aligned to too many: of such numbers the one whose blocks waste least.
+void align_blocks(KvPlan& plan) {
+  if (plan.aligned_tokens() <= kAlignedMax) {
+    return;
+  }
+  const auto tokens_of = [](const KvGroupPlan& group, std::int64_t base) {
+    return group.geometry.block_tokens / base * base;
+  };
+  const std::span<KvGroupPlan> groups = std::span(plan.groups).first(plan.kv_groups());
+  const std::int64_t least = least_block_tokens(plan);
+  std::optional<std::int64_t> chosen;
+  double fewest = 0.0;
+  for (std::int64_t base = least; base > 0; --base) {
+    std::int64_t aligned = base;
+    double bytes = 0.0;  // Of a token.
+    for (const KvGroupPlan& group : groups) {
+      const std::int64_t tokens = tokens_of(group, base);
+      aligned = std::lcm(aligned, tokens);
+      bytes += static_cast<double>(group.geometry.block_bytes) / static_cast<double>(tokens);
+    }
+    if (aligned <= kAlignedMax && (!chosen || bytes < fewest)) {
+      chosen = base;
+      fewest = bytes;
+    }
+  }
+  for (KvGroupPlan& group : groups) {
+    group.geometry.block_tokens = chosen ? tokens_of(group, *chosen) : least;
+  }
+}
+
 }  // namespace
 
 std::size_t KvPlan::position_bytes(std::int64_t layer) const {
@@ -117,7 +153,11 @@ Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        std::size_t page_bytes) {
   auto plan = lay_out(model, range, weights, page_bytes);
   const std::int64_t stages = spec::stages_of(model);
-  if (!plan || stages == 1) {
+  if (!plan) {
+    return plan;
+  }
+  if (stages == 1) {
+    align_blocks(*plan);
     return plan;
   }
   std::int64_t common = least_block_tokens(*plan);

@@ -66,8 +66,9 @@ struct KvPlan {
 /// Lays out the KV of a range of layers, as model.kv has it, with matrices of `weights` in pages of
 /// `page_bytes`: groups by window, split further where a token of them needs too much
 /// (memory::kv_groups). Blocks of all stages of a pipeline have equally many tokens, so that a
-/// cached prefix ends alike on all of them. kInvalidArgument, naming the sizes, where a page is too
-/// small.
+/// cached prefix ends alike on all of them. Blocks of groups have fewer tokens than fit where
+/// prefixes would else be aligned to more than 64. kInvalidArgument, naming the sizes, where a page
+/// is too small.
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        LayerRange range,
                        spec::DType weights,

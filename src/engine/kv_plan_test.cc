@@ -48,6 +48,33 @@ TEST(PlanKv, PutsLayersOfLikeHeadsTogether) {
   EXPECT_EQ(plan.token_bytes(), 2 * 2 * 2 * 16 * 2 + 2 * 64 * 2);
 }
 
+TEST(PlanKv, PrefixesEndOftenWhateverFitsIntoBlocks) {
+  auto model = model_of(std::vector<std::int64_t>(30, 1024));  // As Gemma 4's 26B-A4B.
+  model.kv_heads = 8;
+  model.head_dim = 256;
+  model.global_kv_heads = 2;
+  model.global_head_dim = 512;
+  model.layer_rope.assign(30, spec::LayerRope::kLocal);
+  for (std::size_t layer = 5; layer < 30; layer += 6) {
+    model.window[layer] = 0;
+    model.layer_rope[layer] = spec::LayerRope::kModels;
+  }
+  for (const spec::KvType kv : {spec::KvType::kComputed, spec::KvType::kI8}) {
+    model.kv = kv;
+    const auto plan =
+        plan_kv(model, all_layers(model), spec::DType::kBf16, std::size_t{2} << 20U).value();
+    EXPECT_LE(plan.aligned_tokens(), 64);
+    std::size_t taken = 0;  // Of 64 tokens.
+    for (const KvGroupPlan& group : plan.groups) {
+      const memory::KvGeometry& geometry = group.geometry;
+      EXPECT_LE(static_cast<std::size_t>(geometry.block_tokens) * geometry.token_bytes(),
+                geometry.block_bytes);
+      taken += 64 * geometry.block_bytes / static_cast<std::size_t>(geometry.block_tokens);
+    }
+    EXPECT_LT(static_cast<double>(taken), 1.15 * 64 * static_cast<double>(plan.token_bytes()));
+  }
+}
+
 // Each head of a token has 16 bytes and a scale of two.
 TEST(PlanKv, InCodesAboutTwiceAsManyTokensFit) {
   auto model = model_of({0, 0, 64});

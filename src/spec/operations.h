@@ -54,6 +54,7 @@ struct Heads {
   [[nodiscard]] std::int64_t queries() const { return query * dim; }
   [[nodiscard]] std::int64_t keys() const { return kv * dim; }
   [[nodiscard]] std::int64_t qkv() const { return queries() + 2 * keys(); }
+  friend bool operator==(const Heads&, const Heads&) = default;
 };
 
 /// By which rotary embedding a layer turns.

@@ -31,13 +31,18 @@ constexpr std::uint64_t kConfigBytesMax = 4U << 20U;
 constexpr std::array<std::string_view, 2> kLayerPrefixes = {"model.layers.", "encoder.layer."};
 
 std::string dimensions(const spec::ModelSpec& model) {
+  const std::string global = model.global_head_dim > 0 ? fmt::format(" (without a window {} of {})",
+                                                                     model.global_kv_heads,
+                                                                     model.global_head_dim)
+                                                       : "";
   return fmt::format(
-      "hidden_size {}, num_attention_heads {}, num_key_value_heads {}, head_dim {}, "
+      "hidden_size {}, num_attention_heads {}, num_key_value_heads {}, head_dim {}{}, "
       "intermediate_size {}, vocab_size {}",
       model.hidden,
       model.heads,
       model.kv_heads,
       model.head_dim,
+      global,
       model.intermediate,
       model.vocab);
 }
