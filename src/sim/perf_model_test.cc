@@ -99,15 +99,16 @@ TEST(PerfModel, CountsParametersAsTheModelTableDoes) {
 }
 
 TEST(PerfModel, HeadsOfTwoSizesAreTakenInTheMean) {
-  spec::ModelSpec model{.hidden = 512,
-                        .intermediate = 1024,
-                        .layers = 6,
-                        .heads = 8,
-                        .kv_heads = 4,
-                        .head_dim = 64,
-                        .vocab = 1000,
-                        .global_kv_heads = 2,
-                        .global_head_dim = 128};
+  spec::ModelSpec model;
+  model.hidden = 512;
+  model.intermediate = 1024;
+  model.layers = 6;
+  model.heads = 8;
+  model.kv_heads = 4;
+  model.head_dim = 64;
+  model.vocab = 1000;
+  model.global_kv_heads = 2;
+  model.global_head_dim = 128;
   model.layer_rope.assign(6, spec::LayerRope::kLocal);
   model.layer_rope.back() = spec::LayerRope::kModels;
   const ModelShape shape = shape_of(model);
