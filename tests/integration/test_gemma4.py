@@ -1,12 +1,18 @@
 """Gemma 4: tiny random models, against what transformers says of them."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 import server as heddle
 from goldens import PROMPT, golden, with_words
 
+TEMPLATE = (
+    "{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n{% endfor %}"
+    "{% if tools %}{{ tools | length }}{% endif %}<|turn>model\n"
+    "{% if false %}<|channel>thought\n<channel|><|tool_call>call:<tool_call|>{% endif %}"
+)
 CASES = ("gemma4", "gemma4-f32", "gemma4-moe", "gemma4-images")
 
 
@@ -78,3 +84,31 @@ def test_what_e2b_has_is_refused_with_words(directories, tmp_path):
     told = subprocess.run([heddle.BINARY, "inspect", folder], capture_output=True, text=True, timeout=60)
     assert told.returncode != 0
     assert "num_kv_shared_layers is 1; only 0 is built in" in told.stdout + told.stderr
+
+
+# A demo model does not speak Gemma 4's format, but held to a call it does.
+def test_a_forced_call_is_spelled_as_gemma_4_does(tmp_path):
+    folder = tmp_path / "adder"
+    shutil.copytree(heddle.ROOT / "models/adder", folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": TEMPLATE}))
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    sums = {"type": "array", "items": {"enum": [46, 47]}, "minItems": 0}
+    parameters = {"type": "object", "properties": {"sums": sums, "of": {"enum": ["a b"]}}, "required": ["of", "sums"]}
+    asked = {
+        "model": "adder",
+        "messages": [{"role": "user", "content": "12+34="}],
+        "max_tokens": 200,
+        "tools": [{"type": "function", "function": {"name": "add", "parameters": parameters}}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+    with heddle.Server(heddle.config(models=[f"  adder: {{path: {folder}}}\n"])) as server:
+        status, headers, answer = server.call("/v1/chat/completions", asked)
+    assert status == 200, answer
+    assert '"minItems" is not enforced' in json.dumps(answer) + str(headers)
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls", choice
+    (call,) = choice["message"]["tool_calls"]
+    arguments = json.loads(call["function"]["arguments"])
+    assert arguments["of"] == "a b" and set(arguments["sums"]) <= {46, 47}

@@ -85,6 +85,7 @@ TESTED_BY = {
     "engine/stored_kv.cc": "engine/kept_kv_test.cc",
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "gateway/news_stream.cc": "gateway/log_handlers_test.cc",
+    "gateway/grammar_text.cc": "gateway/tool_grammar_test.cc",
     "lab/constants.cc": "tests/integration/test_lab.py",
     "lab/engine_times.cc": "tests/integration/test_lab.py",
     "lab/servers.cc": "tests/integration/test_lab.py",
