@@ -10,12 +10,14 @@
 
 #include "base/check.h"
 #include "spec/json.h"
+#include "text/gemma4.h"
 #include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/tool_calls.h"
 
 namespace {
 
+using heddle::text::Gemma4Parser;
 using heddle::text::GiveCalls;
 using heddle::text::HarmonyParser;
 using heddle::text::ReasoningFormat;
@@ -65,12 +67,9 @@ Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
   return answer;
 }
 
-/// The same in harmony's format.
-Answer read_harmony(std::uint8_t formats, std::string_view text, std::size_t portion) {
-  const bool begun = (formats & 8U) != 0;
-  HarmonyParser parser((formats & 4U) != 0,
-                       (formats & 1U) != 0,
-                       begun ? "<|start|>assistant<|channel|>analysis<|message|>" : "");
+/// The same by a parser of a format that is a model's own.
+template <typename Parser>
+Answer read_by(Parser parser, std::uint8_t formats, std::string_view text, std::size_t portion) {
   Answer answer;
   const auto take = [&](const HarmonyParser::Found& found) {
     answer.reasoning += found.reasoning;
@@ -84,6 +83,30 @@ Answer read_harmony(std::uint8_t formats, std::string_view text, std::size_t por
   return answer;
 }
 
+Answer read_harmony(std::uint8_t formats, std::string_view text, std::size_t portion) {
+  const bool begun = (formats & 8U) != 0;
+  return read_by(HarmonyParser((formats & 4U) != 0,
+                               (formats & 1U) != 0,
+                               begun ? "<|start|>assistant<|channel|>analysis<|message|>" : ""),
+                 formats,
+                 text,
+                 portion);
+}
+
+Answer read_gemma4(std::uint8_t formats, std::string_view text, std::size_t portion) {
+  const bool begun = (formats & 8U) != 0;
+  Answer answer = read_by(Gemma4Parser((formats & 4U) != 0,
+                                       (formats & 1U) != 0,
+                                       begun ? "<|turn>model\n<|channel>thought\n" : ""),
+                          formats,
+                          text,
+                          portion);
+  for (const ToolCall& call : answer.calls) {
+    HEDDLE_CHECK(!call.whole || heddle::text::is_json_object(call.arguments));
+  }
+  return answer;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -91,7 +114,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const auto way = (data[0] & 64U) != 0 ? read_harmony : read;
+  const bool own = (data[0] & 64U) != 0;
+  const auto way = !own ? read : (data[0] & 128U) != 0 ? read_gemma4 : read_harmony;
   const Answer whole = way(data[0], text, text.size() + 1);
   HEDDLE_CHECK(whole == way(data[0], text, 1));
   HEDDLE_CHECK(whole == way(data[0], text, 1 + data[1] % 16U));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,6 +23,23 @@ namespace {
 constexpr std::int64_t kGuestsMax = 256;
 constexpr std::int64_t kBlocksOfAll = std::int64_t{1} << 22U;
 
+/// The heads of layers that have guests, which are those without a window, unless these differ.
+std::optional<spec::Heads> heads_of_guests(const spec::ModelSpec& model) {
+  std::optional<spec::Heads> found;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool stays = !model.window.empty() && model.window[static_cast<std::size_t>(layer)] > 0;
+    if (stays || spec::keeps_state(model, layer)) {
+      continue;
+    }
+    const spec::Heads heads = spec::heads_of(model, layer);
+    if (found && *found != heads) {
+      return std::nullopt;
+    }
+    found = heads;
+  }
+  return found ? found : spec::heads_of(model, spec::LayerRope::kModels);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
@@ -36,11 +54,16 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
   if (!kernels) {
     return kernels.error();
   }
+  const std::optional<spec::Heads> heads = heads_of_guests(spec);
+  if (!heads) {
+    return Error{Code::kInvalidArgument,
+                 "guests of a model whose layers without a window have heads of two sizes"};
+  }
   weave::Geometry geometry{.page_bytes = static_cast<std::int64_t>(page_bytes),
                            .kv = static_cast<std::int64_t>(plan->dtype),
-                           .heads = spec.heads,
-                           .kv_heads = spec.kv_heads,
-                           .head_dim = spec.head_dim,
+                           .heads = heads->query,
+                           .kv_heads = heads->kv,
+                           .head_dim = heads->dim,
                            .border = ops::attention_border(kind),
                            .layers = spec.layers,
                            .groups = static_cast<std::int64_t>(plan->kv_groups()),

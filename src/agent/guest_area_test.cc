@@ -35,6 +35,22 @@ TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
   EXPECT_GE(geometry.blocks * geometry.places[0].block_tokens, hot.spec.max_position);
 }
 
+TEST(GuestArea, HasTheHeadsOfLayersWithoutAWindow) {
+  HostModel hot = hot_model("gemma4");
+  const auto area = make_guest_area(hot, kKvPage, device::Kind::kCpu);
+  ASSERT_TRUE(area) << area.error().message;
+  const weave::Geometry& geometry = (*area)->geometry();
+  const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
+  EXPECT_TRUE(weave::check_geometry(geometry, kernels, kKvPage));
+  EXPECT_EQ(geometry.kv_heads, hot.spec.global_kv_heads);
+  EXPECT_EQ(geometry.head_dim, hot.spec.global_head_dim);
+  hot.spec.window.assign(hot.spec.window.size(), 0);
+  const auto mixed = make_guest_area(hot, kKvPage, device::Kind::kCpu);
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().message,
+            "guests of a model whose layers without a window have heads of two sizes");
+}
+
 TEST(GuestArea, SaysThatKvIsCodes) {
   for (const auto& [kv, dtype] : {std::pair(spec::KvType::kI8, spec::DType::kI8),
                                   std::pair(spec::KvType::kF8, spec::DType::kF8)}) {

@@ -497,10 +497,19 @@ TEST(Invariance, TokensOfGptOssDoNotDependOnTheSchedule) {
   }
 }
 
+/// Heads of two sizes, and experts beside an MLP.
+TEST(Invariance, TokensOfGemma4DoNotDependOnTheSchedule) {
+  const std::vector<std::string> cases{"gemma4", "gemma4-f32", "gemma4-moe"};
+  run_schedules(spec::DType::kF32, cases);
+  run_schedules(spec::DType::kBf16, cases, {.kv = spec::KvType::kF8});
+}
+
 /// What is expected is what the whole model says.
 TEST(Invariance, TokensDoNotDependOnWhichExpertsAreThere) {
   for (const spec::DType dtype : {spec::DType::kBf16, spec::DType::kI8}) {
-    run_schedules(dtype, {"qwen3-moe", "mixtral-experts", "qwen2-moe-shared"}, {.in_part = true});
+    run_schedules(dtype,
+                  {"qwen3-moe", "mixtral-experts", "qwen2-moe-shared", "gemma4-moe"},
+                  {.in_part = true});
   }
   run_schedules(spec::DType::kStored, {"qwen3-moe", "gpt-oss-mxfp4"}, {.in_part = true});
 }

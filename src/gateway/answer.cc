@@ -24,14 +24,35 @@ bool is_harmony(const Answer::Options& options) {
          options.reasoning == text::ReasoningFormat::kHarmony;
 }
 
+bool is_gemma4(const Answer::Options& options) {
+  return options.tools == text::ToolFormat::kGemma4 ||
+         options.reasoning == text::ReasoningFormat::kGemma4;
+}
+
 /// The special tokens that parsers of an answer want to see.
 std::span<const std::string_view> markers_of(const Answer::Options& options) {
   if (is_harmony(options)) {
     return text::kHarmonyMarkers;
   }
+  if (is_gemma4(options)) {
+    return text::kGemma4Markers;
+  }
   const bool parsed =
       options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
   return parsed ? std::span(kMarkers) : std::span<const std::string_view>();
+}
+
+/// What a parser makes of the next text, and of what it held back where that is the last.
+template <typename Parser>
+text::HarmonyParser::Found found_by(Parser& parser, const std::string& text, bool last, bool cut) {
+  text::HarmonyParser::Found found = parser.push(text);
+  if (last) {
+    text::HarmonyParser::Found rest = parser.finish(cut);
+    found.reasoning += rest.reasoning;
+    found.text += rest.text;
+    std::ranges::move(rest.calls, std::back_inserter(found.calls));
+  }
+  return found;
 }
 
 }  // namespace
@@ -66,6 +87,10 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
     harmony_.emplace(options.reasoning == text::ReasoningFormat::kHarmony,
                      options.tools == text::ToolFormat::kHarmony,
                      options.prompt_end);
+  } else if (is_gemma4(options)) {
+    gemma4_.emplace(options.reasoning == text::ReasoningFormat::kGemma4,
+                    options.tools == text::ToolFormat::kGemma4,
+                    options.prompt_end);
   }
 }
 
@@ -135,14 +160,10 @@ std::vector<api::TokenLogprobs> Answer::take_logprobs() {
 text::HarmonyParser::Found Answer::take_apart(const std::string& text) {
   const bool cut = text_.finish() == spec::FinishReason::kLength;
   if (harmony_) {
-    text::HarmonyParser::Found found = harmony_->push(text);
-    if (text_.ended()) {
-      text::HarmonyParser::Found rest = harmony_->finish(cut);
-      found.reasoning += rest.reasoning;
-      found.text += rest.text;
-      std::ranges::move(rest.calls, std::back_inserter(found.calls));
-    }
-    return found;
+    return found_by(*harmony_, text, text_.ended(), cut);
+  }
+  if (gemma4_) {
+    return found_by(*gemma4_, text, text_.ended(), cut);
   }
   text::ReasoningSplitter::Parts parts = reasoning_.push(text);
   if (text_.ended()) {
@@ -162,7 +183,7 @@ text::HarmonyParser::Found Answer::take_apart(const std::string& text) {
 }
 
 bool Answer::thinking() const {
-  return harmony_ ? harmony_->thinking() : reasoning_.thinking();
+  return harmony_ ? harmony_->thinking() : gemma4_ ? gemma4_->thinking() : reasoning_.thinking();
 }
 
 void Answer::part(std::string text, api::Choice& news) {

@@ -12,6 +12,7 @@
 #include "core/serving.h"
 #include "gateway/answer_text.h"
 #include "text/answer_format.h"
+#include "text/gemma4.h"
 #include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/text_model.h"
@@ -78,7 +79,9 @@ class Answer {
   std::shared_ptr<const text::TextModel> model_;
   AnswerText text_;
   std::vector<std::string> stop_;
-  std::optional<text::HarmonyParser> harmony_{};  ///< In place of the next two.
+  // One of these in place of the next two.
+  std::optional<text::HarmonyParser> harmony_{};
+  std::optional<text::Gemma4Parser> gemma4_{};
   text::ReasoningSplitter reasoning_;
   text::ToolCallParser tools_;
   std::uint32_t calls_ = 0;

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "gateway/gemma4_grammar.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 #include "gateway/tool_grammar.h"
+#include "text/gemma4.h"
 #include "text/harmony.h"
 #include "text/reasoning.h"
 #include "text/tool_instructions.h"
@@ -67,13 +69,24 @@ text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
   return text::ReasoningFormat::kNone;
 }
 
+/// Whether what stands around Gemma 4's thoughts are tokens of the model, as grammars take them.
+bool has_thought_tokens(const text::Tokenizer& tokenizer) {
+  return std::ranges::all_of(text::kGemma4Thought, [&tokenizer](std::string_view marker) {
+    const std::optional<TokenId> id = tokenizer.token_to_id(marker);
+    return id && tokenizer.is_special(*id);
+  });
+}
+
 /// What a model that marks its thoughts so may think before an answer to this prompt.
-spec::Thought thought_before(text::ReasoningFormat format, std::string_view prompt) {
+spec::Thought thought_before(text::ReasoningFormat format,
+                             std::string_view prompt,
+                             const text::Tokenizer& tokenizer) {
   // Of harmony the prompt has the head of the answer's message then: opening_of().
-  if (format != text::ReasoningFormat::kThink) {
+  const bool gemma4 = format == text::ReasoningFormat::kGemma4 && has_thought_tokens(tokenizer);
+  if (format != text::ReasoningFormat::kThink && !gemma4) {
     return spec::Thought::kNone;
   }
-  switch (text::prompt_end(prompt)) {
+  switch (gemma4 ? text::gemma4_prompt_end(prompt) : text::prompt_end(prompt)) {
     case text::PromptEnd::kBefore:
       return spec::Thought::kMay;
     case text::PromptEnd::kWithin:
@@ -530,6 +543,10 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   job.prompts.push_back(std::move(prompt.tokens));
   const text::ToolFormat format = tool_format(opened, request.tools);
   use_tools(opened, request.tools, format, job);
+  const bool spells = job.tools == text::ToolFormat::kGemma4 && job.params.grammar.constrains();
+  if (const auto ignored = spells ? gemma4_ignores(request.tools) : std::nullopt) {
+    job.params.warnings.push_back(*ignored);
+  }
   if (request.tools.choice == api::ToolChoice::kAuto && format == text::ToolFormat::kNone) {
     job.params.warnings.emplace_back(
         "tools: how this model spells calls is not known, so none are looked for; tool_choice "
@@ -538,7 +555,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   job.head.warnings = job.params.warnings;
   job.reasoning = reasoning_format(opened);
   if (job.params.grammar.constrains()) {
-    job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);
+    job.params.grammar.thought =
+        thought_before(job.reasoning, job.prompt_end, *opened.text->text->tokenizer());
     if (job.params.grammar.thought == spec::Thought::kNone) {
       job.reasoning = text::ReasoningFormat::kNone;  // All of it is the answer.
     }

@@ -36,7 +36,26 @@ Result<void> read_pooling(const text::ModelTexts& texts, ModelText& model) {
   return {};
 }
 
+/// Of each layer that keeps keys and values.
+std::vector<spec::Heads> kv_heads_of(const spec::ModelSpec& model) {
+  std::vector<spec::Heads> heads;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (!spec::keeps_state(model, layer)) {
+      heads.push_back(spec::heads_of(model, layer));
+    }
+  }
+  return heads;
+}
+
 }  // namespace
+
+std::uint64_t ModelText::kv_token_bytes(spec::DType kv) const {
+  std::uint64_t bytes = 0;
+  for (const spec::Heads& heads : kv_heads) {
+    bytes += static_cast<std::uint64_t>(2 * heads.kv) * spec::kv_row_bytes(kv, heads.dim);
+  }
+  return bytes;
+}
 
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap) {
@@ -60,8 +79,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
                   .hidden = spec->hidden,
                   .layers = spec->layers,
                   .parameters = spec::parameter_count(*spec),
-                  .kv_rows = 2 * spec->layers * spec->kv_heads,
-                  .head_dim = spec->head_dim,
+                  .kv_heads = kv_heads_of(*spec),
                   .encoder = spec->encoder,
                   .experts = spec->experts,
                   .architecture = spec->architecture};

@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "spec/config_json.h"
 #include "spec/model_spec.h"
+#include "spec/operations.h"
 #include "spec/sampling.h"
 #include "text/text_model.h"
 
@@ -24,8 +26,8 @@ struct ModelText {
   std::int64_t hidden = 0;   ///< Numbers of an embedding.
   std::int64_t layers = 0;
   std::int64_t parameters = 0;  ///< Of all experts, where there are such.
-  std::int64_t kv_rows = 0;     ///< Keys and values of a token, of all heads and layers.
-  std::int64_t head_dim = 0;    ///< Numbers of each of them.
+  /// Of each layer that keeps keys and values.
+  std::vector<spec::Heads> kv_heads{};
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
   bool normalised = true;  ///< Embeddings have length 1: of decoders always, else as files say.
   /// Of an encoder, whose `context` is the longest of its texts.
@@ -34,9 +36,7 @@ struct ModelText {
   spec::Architecture architecture{};
 
   /// What a token takes in the KV of all layers [bytes], as keys and values of that type.
-  [[nodiscard]] std::uint64_t kv_token_bytes(spec::DType kv) const {
-    return static_cast<std::uint64_t>(kv_rows) * spec::kv_row_bytes(kv, head_dim);
-  }
+  [[nodiscard]] std::uint64_t kv_token_bytes(spec::DType kv) const;
   [[nodiscard]] bool encodes() const { return encoder.positions > 0; }
   /// Tokens of the longest text that can stand for itself: behind a decoder's one more has room.
   [[nodiscard]] std::int64_t longest_text() const { return encodes() ? context : context - 1; }

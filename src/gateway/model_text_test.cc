@@ -17,8 +17,9 @@ TEST(ModelText, ReadsTokenizerConfigAndDefaults) {
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_EQ((*text)->context, 200000);
   EXPECT_EQ((*text)->vocab, 257);
-  EXPECT_EQ((*text)->kv_rows, 2 * 2 * 2);  // Keys and values of 2 layers with 2 heads.
-  EXPECT_EQ((*text)->head_dim, 8);
+  // Keys and values of 2 layers with 2 heads of 8.
+  EXPECT_EQ((*text)->kv_token_bytes(spec::DType::kBf16), 2 * 2 * 2 * 8 * 2U);
+  EXPECT_EQ((*text)->kv_token_bytes(spec::DType::kI8), 2 * 2 * 2 * (8 + 2U));
   EXPECT_EQ((*text)->defaults.top_k, 7);
   EXPECT_THAT((*text)->text->eos(), testing::ElementsAre(256));
   EXPECT_EQ((*open_model_text(model.directory(), 64))->context, 64);

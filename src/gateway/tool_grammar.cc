@@ -6,18 +6,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "gateway/gemma4_grammar.h"
+#include "gateway/grammar_text.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
 
 namespace {
-
-/// A text as a string of the grammar.
-std::string literal(std::string_view text) {
-  spec::JsonWriter json;
-  json.string(text);
-  return std::move(json).take();
-}
 
 /// A schema of arguments, written as models are trained to: a blank after commas and colons, no
 /// other white space. `schema` is an object that is not empty.
@@ -25,12 +20,6 @@ std::string json_rule(std::string_view schema) {
   return R"(%json {"x-guidance":{"whitespace_flexible":false,"item_separator":", ",)"
          R"("key_separator":": "},)" +
          std::string(schema.substr(1)) + "\n";
-}
-
-/// A marker: the special token that it is, or its text.
-std::string marker(std::string_view text, const text::Tokenizer& tokenizer) {
-  const std::optional<TokenId> id = tokenizer.token_to_id(text);
-  return id && tokenizer.is_special(*id) ? "<[" + std::to_string(*id) + "]>" : literal(text);
 }
 
 /// Rules `call`, any of the tools that may be called, in JSON, and those that it needs. They are
@@ -80,7 +69,8 @@ std::string harmony_rules(const api::ToolUse& use, const text::Tokenizer& tokeni
 
 bool can_stand_beside_calls(const spec::Grammar& answer, text::ToolFormat format) {
   // Llama's calls begin as JSON does, and llguidance cannot keep both in view.
-  const bool distinct = format == text::ToolFormat::kHermes || format == text::ToolFormat::kMistral;
+  const bool distinct = format == text::ToolFormat::kHermes ||
+                        format == text::ToolFormat::kMistral || format == text::ToolFormat::kGemma4;
   return distinct && answer.kind == spec::GrammarKind::kJsonSchema &&
          answer.text.starts_with('{') && answer.text != "{}";
 }
@@ -111,6 +101,10 @@ spec::Grammar tool_grammar(text::ToolFormat format,
       break;
     case text::ToolFormat::kHarmony:  // A call ends the answer, so there is one.
       lark += harmony_rules(use, tokenizer);
+      break;
+    case text::ToolFormat::kGemma4:
+      lark +=
+          "calls: one" + std::string(several ? " one*" : "") + "\n" + gemma4_rules(use, tokenizer);
       break;
     case text::ToolFormat::kGeneric:
       lark += "calls: " + std::string(several ? "\"[\" call (\", \" call)* \"]\"" : "call") + "\n" +

@@ -6,7 +6,9 @@
 
 #include "base/check.h"
 #include "base/exact_math.h"
+#include "spec/memory_needs.h"
 #include "spec/model_spec.h"
+#include "spec/operations.h"
 
 namespace heddle::sim {
 namespace {
@@ -15,6 +17,11 @@ constexpr double kBytesPerWeight = 2;
 
 double real(std::int64_t value) {
   return static_cast<double>(value);
+}
+
+/// The quotient of two positive numbers, rounded.
+std::int64_t nearest(std::int64_t sum, std::int64_t count) {
+  return (sum + count / 2) / count;
 }
 
 /// (a^1.5 + b^1.5)^(2/3): more than the larger, less than the sum.
@@ -61,16 +68,32 @@ const std::array<double, 8>& mps_row(Phase phase, std::int64_t batch) {
 }  // namespace
 
 ModelShape shape_of(const spec::ModelSpec& model) {
-  return {.hidden = model.hidden,
-          .intermediate = model.intermediate + model.experts.active * model.experts.intermediate,
-          .layers = model.layers,
-          .heads = model.heads,
-          .kv_heads = model.kv_heads,
-          .head_dim = model.head_dim,
-          .vocab = model.vocab,
-          .tied_embeddings = model.tied_embeddings,
-          .kv_row_bytes = static_cast<std::int64_t>(
-              spec::kv_row_bytes(spec::kv_dtype(model.kv, spec::DType::kBf16), model.head_dim))};
+  ModelShape shape{
+      .hidden = model.hidden,
+      .intermediate = model.intermediate + model.experts.active * model.experts.intermediate,
+      .layers = model.layers,
+      .heads = model.heads,
+      .kv_heads = model.kv_heads,
+      .head_dim = model.head_dim,
+      .vocab = model.vocab,
+      .tied_embeddings = model.tied_embeddings,
+      .kv_row_bytes = static_cast<std::int64_t>(
+          spec::kv_row_bytes(spec::kv_dtype(model.kv, spec::DType::kBf16), model.head_dim))};
+  if (model.global_head_dim > 0) {
+    std::int64_t dims = 0;
+    std::int64_t keys = 0;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      const spec::Heads heads = spec::heads_of(model, layer);
+      dims += heads.dim;
+      keys += heads.keys();
+    }
+    shape.head_dim = nearest(dims, model.layers);
+    shape.kv_heads = std::max<std::int64_t>(nearest(keys, model.layers * shape.head_dim), 1);
+    shape.kv_row_bytes =
+        nearest(static_cast<std::int64_t>(spec::kv_bytes_per_token(model, spec::DType::kBf16)),
+                2 * model.layers * shape.kv_heads);
+  }
+  return shape;
 }
 
 std::int64_t linear_parameters(const ModelShape& model) {

@@ -32,7 +32,8 @@ struct ModelShape {
 };
 
 /// Those of a model that is served, whose KV may be codes (ModelSpec::kv); of experts, as wide an
-/// MLP as one token takes.
+/// MLP as one token takes; of layers whose heads differ in size, heads of their mean size that take
+/// as much KV.
 [[nodiscard]] ModelShape shape_of(const spec::ModelSpec& model);
 
 /// Weights of the linear operators of one layer: h*(nq+2nkv)*hd + nq*hd*h + 3*h*f.

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/memory_needs.h"
+#include "spec/model_spec.h"
+
 namespace heddle::sim {
 namespace {
 
@@ -93,6 +96,30 @@ TEST(PerfModel, CountsParametersAsTheModelTableDoes) {
   ModelShape codes = kLlama8b;
   codes.kv_row_bytes = 130;
   EXPECT_EQ(kv_bytes_per_token(codes), 2 * 32 * 8 * 130);
+}
+
+TEST(PerfModel, HeadsOfTwoSizesAreTakenInTheMean) {
+  spec::ModelSpec model;
+  model.hidden = 512;
+  model.intermediate = 1024;
+  model.layers = 6;
+  model.heads = 8;
+  model.kv_heads = 4;
+  model.head_dim = 64;
+  model.vocab = 1000;
+  model.global_kv_heads = 2;
+  model.global_head_dim = 128;
+  model.layer_rope.assign(6, spec::LayerRope::kLocal);
+  model.layer_rope.back() = spec::LayerRope::kModels;
+  const ModelShape shape = shape_of(model);
+  EXPECT_EQ(shape.heads, 8);
+  EXPECT_EQ(shape.head_dim, 75);  // (5 * 64 + 128) / 6 = 74.67.
+  EXPECT_EQ(shape.kv_heads, 3);   // 256 / 75 = 3.41.
+  const auto kv = static_cast<double>(spec::kv_bytes_per_token(model, spec::DType::kBf16));
+  EXPECT_NEAR(static_cast<double>(kv_bytes_per_token(shape)) / kv, 1, 0.01);
+  model.global_head_dim = model.global_kv_heads = 0;
+  EXPECT_EQ(shape_of(model).head_dim, 64);
+  EXPECT_EQ(shape_of(model).kv_row_bytes, 128);
 }
 
 TEST(PerfModel, PartsOfAnA10StepAreTheReferences) {

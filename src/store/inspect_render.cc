@@ -33,6 +33,8 @@ std::string_view rope_name(RopeKind kind) {
       return "yarn";
     case RopeKind::kLongRope:
       return "longrope";
+    case RopeKind::kProportional:
+      return "proportional";
   }
   return "?";
 }
@@ -109,17 +111,20 @@ std::string extras_text(const ModelSpec& model) {
                                                                   : "own output head"};
   const spec::Scales& scales = model.scales;
   const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
-  const std::array<std::pair<bool, std::string_view>, 15> switches = {
+  const std::array<std::pair<bool, std::string_view>, 18> switches = {
       std::pair{model.qkv_bias, "q/k/v bias"},
       std::pair{model.out_bias, "output bias"},
       std::pair{model.mlp_bias, "mlp bias"},
       std::pair{model.qk_norm, "q/k norm"},
       std::pair{model.qk_norm_whole, "q/k norm over all heads"},
+      std::pair{model.value_norm, "norm of values"},
+      std::pair{model.keys_are_values, "keys that are values"},
       std::pair{model.norms == spec::Norms::kAround, "norms around attention and mlp"},
       std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
       std::pair{model.activation != spec::Activation::kSilu, "GELU"},
       std::pair{model.attention_gate, "gated attention"},
       std::pair{model.sinks, "sinks of attention"},
+      std::pair{model.layer_scale, "multipliers of layers"},
       std::pair{model.experts.biased, "biases of experts"},
       std::pair{model.experts.gate_limit > 0, "gates within a limit"},
       std::pair{scaled, "multipliers"},
@@ -180,6 +185,17 @@ std::string mlp_text(const ModelSpec& model) {
   return text;
 }
 
+/// "in 1 of 6 layers 16 heads of 512 (4 for k and v)".
+std::string global_heads_text(const ModelSpec& model) {
+  const auto count = std::ranges::count(model.layer_rope, spec::LayerRope::kModels);
+  return fmt::format("in {} of {} layers {} heads of {} ({} for k and v)",
+                     count,
+                     model.layers,
+                     model.heads,
+                     model.global_head_dim,
+                     model.global_kv_heads);
+}
+
 /// "linear attention in 3 of 4 layers, 16 heads of 128 and 32 of 128 for values".
 std::string linear_text(const ModelSpec& model) {
   const spec::LinearAttention& linear = model.linear;
@@ -221,6 +237,9 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
                          model.kv_heads,
                          mlp_text(model),
                          model.vocab));
+  if (model.global_head_dim > 0) {
+    sheet.line("", global_heads_text(model));
+  }
   if (spec::has_states(model)) {
     sheet.line("", linear_text(model));
   }
@@ -307,6 +326,10 @@ void write_model(JsonWriter& json, const ModelSpec& model) {
   json.key("layers").integer(model.layers).key("hidden").integer(model.hidden);
   json.key("heads").integer(model.heads).key("kv_heads").integer(model.kv_heads);
   json.key("head_dim").integer(model.head_dim).key("intermediate").integer(model.intermediate);
+  if (model.global_head_dim > 0) {
+    json.key("global_kv_heads").integer(model.global_kv_heads);
+    json.key("global_head_dim").integer(model.global_head_dim);
+  }
   if (const spec::Experts& experts = model.experts; experts.count > 0) {
     json.key("experts").begin_object();
     json.key("count").integer(experts.count).key("active").integer(experts.active);

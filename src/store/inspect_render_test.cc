@@ -82,6 +82,19 @@ TEST(RenderText, NamesWhatAModelHasBesideLlama) {
               HasSubstr("q/k norm over all heads, norms behind attention and mlp, "));
 }
 
+TEST(RenderText, NamesHeadsOfBothSizes) {
+  Inspection inspection = example();
+  spec::ModelSpec& model = inspection.config->model;
+  model.global_kv_heads = 1;
+  model.global_head_dim = 16;
+  model.layer_rope = {spec::LayerRope::kLocal, spec::LayerRope::kModels};
+  EXPECT_THAT(render_text(inspection),
+              HasSubstr("in 1 of 2 layers 4 heads of 16 (1 for k and v)\n"));
+  const spec::Json json = spec::parse_json(render_json(inspection), "inspection").value();
+  EXPECT_EQ(*json.find("model")->find("global_head_dim")->as<std::int64_t>(), 16);
+  EXPECT_EQ(*json.find("model")->find("global_kv_heads")->as<std::int64_t>(), 1);
+}
+
 TEST(RenderText, NamesLinearAttentionAndItsState) {
   Inspection inspection = example();
   spec::ModelSpec& model = inspection.config->model;

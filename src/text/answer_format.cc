@@ -17,6 +17,9 @@ ToolFormat tool_format_of(std::string_view chat_template) {
   if (is_harmony(chat_template)) {
     return ToolFormat::kHarmony;
   }
+  if (contains(chat_template, "<|tool_call>") && contains(chat_template, "<tool_call|>")) {
+    return ToolFormat::kGemma4;
+  }
   if (contains(chat_template, "<tool_call>")) {
     return ToolFormat::kHermes;
   }
@@ -33,6 +36,9 @@ ToolFormat tool_format_of(std::string_view chat_template) {
 ReasoningFormat reasoning_format_of(std::string_view chat_template) {
   if (is_harmony(chat_template)) {
     return ReasoningFormat::kHarmony;
+  }
+  if (contains(chat_template, "<|channel>") && contains(chat_template, "<channel|>")) {
+    return ReasoningFormat::kGemma4;
   }
   return contains(chat_template, "</think>") ? ReasoningFormat::kThink : ReasoningFormat::kNone;
 }

@@ -16,6 +16,7 @@ enum class ToolFormat : std::uint8_t {
   kGeneric,
   kHarmony,  ///< <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}:
              ///< gpt-oss.
+  kGemma4,   ///< <|tool_call>call:NAME{key:<|"|>text<|"|>}<tool_call|> (text/gemma4.h).
 };
 
 /// How a model marks what it thinks before it answers.
@@ -23,6 +24,7 @@ enum class ReasoningFormat : std::uint8_t {
   kNone,
   kThink,    ///< <think>...</think>; where the template opened it, the answer does not.
   kHarmony,  ///< <|channel|>analysis<|message|>...<|end|> (text/harmony.h).
+  kGemma4,   ///< <|channel>thought\n...<channel|> (text/gemma4.h).
 };
 
 /// The formats that a chat template speaks of; never kGeneric.

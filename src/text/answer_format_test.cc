@@ -26,6 +26,15 @@ TEST(AnswerFormat, TemplatesTellHowTheirModelsCall) {
   EXPECT_EQ(tool_format_of(template_file("llama2.jinja")), ToolFormat::kNone);
 }
 
+TEST(AnswerFormat, Gemma4sMarkersAreItsOwn) {
+  const std::string calls = "{{ '<|tool_call>call:' + name + '{' }}{{ '}<tool_call|>' }}";
+  const std::string thoughts = "{{ '<|channel>thought\\n<channel|>' }}";
+  EXPECT_EQ(tool_format_of(thoughts + calls), ToolFormat::kGemma4);
+  EXPECT_EQ(reasoning_format_of(thoughts + calls), ReasoningFormat::kGemma4);
+  EXPECT_EQ(tool_format_of(thoughts), ToolFormat::kNone);
+  EXPECT_EQ(reasoning_format_of(calls), ReasoningFormat::kNone);
+}
+
 TEST(AnswerFormat, SomeTemplatesTellOfNoTools) {
   EXPECT_TRUE(describes_tools(template_file("qwen3.jinja")));
   EXPECT_FALSE(describes_tools(template_file("llama2.jinja")));

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -260,13 +261,16 @@ TEST_F(GrammarTest, AThoughtMayBeLeftOut) {
 }
 
 TEST_F(GrammarTest, MarkersOfThoughtsMayBeTokensOfTheirOwn) {
-  for (const bool special : {false, true}) {
-    SCOPED_TRACE(special ? "special" : "not special, as Qwen's are");
+  for (const auto& [special, opening, closing] :
+       {std::tuple(false, "<think>", "</think>"),  // As Qwen's are.
+        std::tuple(true, "<think>", "</think>"),
+        std::tuple(true, "<|channel>", "<channel|>")}) {
+    SCOPED_TRACE(std::string(opening) + (special ? " is special" : ""));
     const std::filesystem::path file = directory_.path() / "tokenizer.json";
     nlohmann::json tokenizer = nlohmann::json::parse(std::ifstream(file));
     constexpr TokenId kOpen = 258;
     constexpr TokenId kClose = 259;
-    for (const auto& [id, content] : {std::pair(kOpen, "<think>"), {kClose, "</think>"}}) {
+    for (const auto& [id, content] : {std::pair(kOpen, opening), {kClose, closing}}) {
       nlohmann::json token = tokenizer["added_tokens"][0];
       token["id"] = id;
       token["content"] = content;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "text/gemma4.h"
 #include "text/harmony.h"
 
 namespace heddle::text {
@@ -199,6 +201,13 @@ Result<std::vector<TokenId>> read_eos(const ModelTexts& texts,
   return ids;
 }
 
+/// Tokens that end an answer of a format.
+std::span<const std::string_view> ends_of(ToolFormat format) {
+  return format == ToolFormat::kHarmony  ? std::span<const std::string_view>(kHarmonyEnds)
+         : format == ToolFormat::kGemma4 ? std::span<const std::string_view>(kGemma4Ends)
+                                         : std::span<const std::string_view>();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const TextModel>> TextModel::open(const std::filesystem::path& model,
@@ -266,12 +275,10 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const ModelTexts& texts
     return eos.error();
   }
   model->eos_ = std::move(*eos);
-  if (model->tool_format_ == ToolFormat::kHarmony) {
-    for (const std::string_view end : kHarmonyEnds) {
-      const std::optional<TokenId> id = model->tokenizer_->token_to_id(end);
-      if (id && !std::ranges::binary_search(model->eos_, *id)) {
-        model->eos_.insert(std::ranges::lower_bound(model->eos_, *id), *id);
-      }
+  for (const std::string_view end : ends_of(model->tool_format_)) {
+    const std::optional<TokenId> id = model->tokenizer_->token_to_id(end);
+    if (id && !std::ranges::binary_search(model->eos_, *id)) {
+      model->eos_.insert(std::ranges::lower_bound(model->eos_, *id), *id);
     }
   }
   return std::shared_ptr<const TextModel>(std::move(model));

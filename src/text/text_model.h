@@ -64,7 +64,7 @@ class TextModel {
 
   [[nodiscard]] std::optional<TokenId> bos() const { return bos_; }
   /// Tokens that end an answer, ascending; empty when the model's files name none. Those of
-  /// harmony's format are among them where a template has it.
+  /// harmony's format, or of Gemma 4's, are among them where a template has it.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "ops/attention.h"
 
 namespace heddle::weave {
 namespace {
@@ -81,7 +82,7 @@ Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::in
   }
   const std::array checks{check_range("heads", g.heads, 1, 4096),
                           check_range("kv_heads", g.kv_heads, 1, g.heads),
-                          check_range("head_dim", g.head_dim, 1, 256),
+                          check_range("head_dim", g.head_dim, 1, ops::kAttentionHeadDimMax),
                           check_range("border", g.border, 1, 4096),
                           check_range("layers", g.layers, 1, kLayersMax),
                           check_range("groups", g.groups, 1, kGroupsMax),

@@ -60,7 +60,7 @@ TEST(CheckGeometry, RefusesWhatCannotBeServedHereAndSaysWhat) {
   refused([](Geometry& g) { g.page_bytes = 8192; }, "a page is 8192 bytes");
   refused([](Geometry& g) { g.heads = 5; }, "heads is 5");
   refused([](Geometry& g) { g.kv_heads = 0; }, "kv_heads is 0");
-  refused([](Geometry& g) { g.head_dim = 257; }, "head_dim is 257");
+  refused([](Geometry& g) { g.head_dim = 513; }, "head_dim is 513");
   refused([](Geometry& g) { g.border = 0; }, "border is 0");
   refused([](Geometry& g) { g.kv = 3; }, "kv is 3");
   refused([](Geometry& g) { g.layers = 257; }, "layers is 257");

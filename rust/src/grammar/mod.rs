@@ -28,9 +28,10 @@ use crate::tokenizer::pieces::Table;
 /// Tokens of an answer that are tried when a grammar is compiled.
 const STEPS_WALKED: usize = 4;
 
-/// Around what a model thinks before it answers; `src/text/reasoning.h` parts the two again.
-const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+/// Around what a model thinks before it answers: Gemma 4's, where both are special tokens of its
+/// tokenizer, else those of most. `src/text/gemma4.h` and `reasoning.h` part the two again.
+const GEMMA4: (&str, &str) = ("<|channel>", "<channel|>");
+const THINK: (&str, &str) = ("<think>", "</think>");
 
 /// What compiling a grammar and computing one mask may cost.
 fn limits() -> ParserLimits {
@@ -94,14 +95,17 @@ impl Vocabulary {
         thought: u32,
         mut answer: GrammarWithLexer,
     ) -> Result<TopLevelGrammar, Failure> {
+        let special = |text| self.factory.tok_env().tok_trie().get_special_token(text).is_some();
+        let gemma4 = special(GEMMA4.0) && special(GEMMA4.1);
+        let (opening, closing) = if gemma4 { GEMMA4 } else { THINK };
         let start = match thought {
             0 => return Ok(TopLevelGrammar::from_grammar(answer)),
-            1 => format!("({} thought GAP?)? @answer", self.marker(OPEN)),
+            1 => format!("({} thought GAP?)? @answer", self.marker(opening)),
             2 => "thought GAP? @answer".to_string(),
             _ => return Err(Failure::invalid(format!("no thought is number {thought}"))),
         };
-        let close = self.marker(CLOSE);
-        let thought = if close == CLOSE {
+        let close = self.marker(closing);
+        let thought = if close == closing {
             format!("thought: TEXT? {close}\nTEXT: /(?s:.)+/") // No text is a special token.
         } else {
             format!("thought[suffix={close}]: /(?s:.*)/")
