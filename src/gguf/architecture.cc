@@ -27,6 +27,7 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"olmo2", kOlmo2, "olmo2"},
     KnownArchitecture{"smollm3", kSmolLm3, "smollm3", true},
     KnownArchitecture{"phi3", kPhi3, "phi3"},
+    KnownArchitecture{"qwen3next", kQwen3Next, "qwen3_next"},
     KnownArchitecture{"qwen35", kQwen35, "qwen3_5_text"},
     KnownArchitecture{"qwen35moe", kQwen35Moe, "qwen3_5_moe_text"},
     KnownArchitecture{"gpt-oss", kGptOss, "gpt_oss"},

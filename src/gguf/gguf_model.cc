@@ -177,9 +177,10 @@ class ConfigWriter {
 
   [[nodiscard]] bool has_experts() const {
     return known_->family == Architecture::kMixtral || known_->family == Architecture::kQwen2Moe ||
-           known_->family == Architecture::kQwen3Moe ||
+           known_->family == Architecture::kQwen3Moe || is_qwen3_next() ||
            known_->family == Architecture::kQwen35Moe || is_gpt_oss();
   }
+  [[nodiscard]] bool is_qwen3_next() const { return known_->family == Architecture::kQwen3Next; }
   [[nodiscard]] bool is_gpt_oss() const { return known_->family == Architecture::kGptOss; }
   [[nodiscard]] bool is_gemma() const {
     return known_->family == Architecture::kGemma2 || known_->family == Architecture::kGemma3;
@@ -202,7 +203,8 @@ class ConfigWriter {
     json_.key("moe_intermediate_size");
     json_.integer(
         fields_.integer(key("expert_feed_forward_length"), used > 0 ? width / used : width));
-    if (known_->family == Architecture::kQwen2Moe || known_->family == Architecture::kQwen35Moe) {
+    if (known_->family == Architecture::kQwen2Moe || known_->family == Architecture::kQwen35Moe ||
+        is_qwen3_next()) {
       json_.key("shared_expert_intermediate_size");
       json_.integer(fields_.integer(key("expert_shared_feed_forward_length"), width));
     }
@@ -221,7 +223,8 @@ class ConfigWriter {
     json_.key("num_experts_per_tok").integer(fields_.integer(key("expert_used_count")));
     if (!local) {
       // As llama.cpp has it, whatever the file says.
-      json_.key("norm_topk_prob").boolean(known_->family == Architecture::kQwen3Moe);
+      json_.key("norm_topk_prob");
+      json_.boolean(known_->family == Architecture::kQwen3Moe || is_qwen3_next());
       json_.key("qkv_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
     }
   }
@@ -458,12 +461,16 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers, b
                                  std::pair{Matrix::kK, "attn_qkv"},
                                  std::pair{Matrix::kV, "attn_qkv"},
                                  std::pair{Matrix::kK, "attn_gate"},
+                                 std::pair{Matrix::kQ, "ssm_in"},
+                                 std::pair{Matrix::kK, "ssm_in"},
                                  std::pair{Matrix::kOut, "ssm_out"},
                                  std::pair{Matrix::kGate, "ffn_gate_shexp"},
                                  std::pair{Matrix::kUp, "ffn_up_shexp"},
                                  std::pair{Matrix::kDown, "ffn_down_shexp"},
                                  std::pair{Matrix::kExpertsGate, "ffn_gate_exps"},
                                  std::pair{Matrix::kExpertsUp, "ffn_up_exps"},
+                                 std::pair{Matrix::kExpertsGate, "ffn_gate_up_exps"},
+                                 std::pair{Matrix::kExpertsUp, "ffn_gate_up_exps"},
                                  std::pair{Matrix::kExpertsDown, "ffn_down_exps"}};
   std::map<std::string_view, spec::DType> types;
   for (const Tensor& tensor : file.tensors) {
@@ -488,6 +495,17 @@ std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers, b
   }
   const bool any = std::ranges::any_of(formats, spec::is_blocks);
   return any ? formats : std::vector<spec::DType>{};
+}
+
+/// Where files have rows of linear attention otherwise than directories: value heads by turns of
+/// the key heads, but for Qwen3-Next, whose gates have a tensor of their own in all but old files.
+void set_layout(const GgufFile& file, spec::ModelSpec& model) {
+  const bool next = model.architecture == Architecture::kQwen3Next;
+  model.linear.tiled = spec::has_states(model) && !next;
+  if (next && spec::has_states(model)) {
+    model.linear.gates_apart = std::ranges::none_of(
+        file.tensors, [](const Tensor& tensor) { return tensor.name.ends_with(".ssm_in.weight"); });
+  }
 }
 
 }  // namespace
@@ -558,7 +576,8 @@ Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   auto model = spec::parse_model_config(*json, file.name + " (as config.json)");
   if (model) {
     model->formats = formats_of(file, model->layers, spec::is_encoder(*model));
-    model->linear.tiled = spec::has_states(*model);
+    set_layout(file, *model);
+    model->encoder.bare = scores_barely(file);
   }
   return model;
 }

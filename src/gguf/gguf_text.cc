@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <tuple>
@@ -11,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/base64.h"
 #include "gguf/architecture.h"
 #include "gguf/gguf_encoder.h"
 #include "gguf/gguf_model.h"
@@ -28,7 +31,13 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, a space to SentencePiece.
 
 /// `tokenizer.ggml.token_type`.
-enum class TokenType : std::uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4 };
+enum class TokenType : std::uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUser = 4,
+  kByte = 6
+};
 
 bool is(std::int64_t type, TokenType wanted) {
   return type == static_cast<std::int64_t>(wanted);
@@ -38,6 +47,17 @@ bool is(std::int64_t type, TokenType wanted) {
 std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+/// Whether bytes begin as a table of characters of SentencePiece: the bytes of its trie, of units
+/// of 32 bits, then as many.
+bool is_table(std::string_view bytes) {
+  std::uint32_t trie = 0;
+  if (bytes.size() < sizeof(trie)) {
+    return false;
+  }
+  std::memcpy(&trie, bytes.data(), sizeof(trie));
+  return trie > 0 && trie % sizeof(trie) == 0 && trie <= bytes.size() - sizeof(trie);
 }
 
 /// The pairs of ordinary tokens that make a token, in the order in which they are to be joined.
@@ -125,9 +145,11 @@ class TokenizerWriter {
       files["tokenizer.json"] = with_fallback();
     } else if (fields_.ok() && kind == "bert") {
       files["tokenizer.json"] = word_pieces();
+    } else if (fields_.ok() && kind == "t5") {
+      files["tokenizer.json"] = unigram();
     } else {
       fields_.reject("tokenizer.ggml.model",
-                     fmt::format("built in are gpt2, llama and bert; {}", kElsewhere),
+                     fmt::format("built in are gpt2, llama, bert and t5; {}", kElsewhere),
                      Code::kInvalidArgument);
     }
     files["tokenizer_config.json"] = config();
@@ -203,8 +225,24 @@ class TokenizerWriter {
 
   void begin() {
     json_.begin_object().key("version").string("1.0");
-    json_.key("truncation").null().key("padding").null().key("post_processor").null();
+    json_.key("truncation").null().key("padding").null();
+    const KnownArchitecture* known = find_architecture(file_);
+    if (known != nullptr && known->family == spec::Architecture::kBert) {
+      write_roberta_template();
+    } else {
+      json_.key("post_processor").null();
+    }
     write_added();
+  }
+
+  /// RoBERTa's, and XLM-RoBERTa's: <s> A </s> and <s> A </s> </s> B </s>, of one type.
+  void write_roberta_template() {
+    const std::int64_t first = id_of({"cls_token_id", "bos_token_id"}, "<s>");
+    const std::int64_t last =
+        id_of({"seperator_token_id", "separator_token_id", "eos_token_id"}, "</s>");
+    if (fields_.ok()) {
+      write_template(first, last, {.second = 0, .doubled = true});
+    }
   }
 
   /// A BPE model but for its merges.
@@ -257,11 +295,21 @@ class TokenizerWriter {
     return std::move(json_).take();
   }
 
-  std::string with_fallback() {
+  /// Null, with an error, where there is not one for each token.
+  const Array* scores_of_tokens() {
     const Array* scores = fields_.numbers("tokenizer.ggml.scores");
-    if (scores == nullptr || scores->count != tokens_->size()) {
+    if (scores == nullptr || scores->count != tokens_->size() ||
+        !std::ranges::all_of(scores->numbers, [](double score) { return std::isfinite(score); })) {
       fields_.reject("tokenizer.ggml.scores",
                      fmt::format("it must be an array of {} numbers", tokens_->size()));
+      return nullptr;
+    }
+    return scores;
+  }
+
+  std::string with_fallback() {
+    const Array* scores = scores_of_tokens();
+    if (scores == nullptr) {
       return "";
     }
     begins_ = true;
@@ -283,6 +331,62 @@ class TokenizerWriter {
     Merges(*tokens_, types_, scores->numbers).write(json_);
     json_.end_object().end_object();
     return std::move(json_).take();
+  }
+
+  /// SentencePiece's Unigram, as XLM-RoBERTa has it.
+  std::string unigram() {
+    const Array* scores = scores_of_tokens();
+    if (scores == nullptr) {
+      return "";
+    }
+    const auto first = std::ranges::find_if(
+        types_, [](std::int64_t type) { return is(type, TokenType::kUnknown); });
+    const std::int64_t unknown =
+        first != types_.end() ? first - types_.begin() : id_of({"unknown_token_id"}, "<unk>");
+    begin();
+    write_clean_up();
+    const std::string_view space =
+        fields_.boolean("tokenizer.ggml.add_space_prefix", true) ? R"("always"})" : R"("never"})";
+    for (const char* key : {"pre_tokenizer", "decoder"}) {
+      json_.key(key).json(
+          fmt::format(R"({{"type":"Metaspace","replacement":"{}","split":true,"prepend_scheme":{})",
+                      kSpace,
+                      space));
+    }
+    json_.key("model").begin_object().key("type").string("Unigram").key("unk_id").integer(unknown);
+    json_.key("byte_fallback").boolean(std::ranges::any_of(types_, [](std::int64_t type) {
+      return is(type, TokenType::kByte);
+    }));
+    json_.key("vocab").begin_array();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      json_.begin_array().string((*tokens_)[id]).number(scores->numbers[id]).end_array();
+    }
+    json_.end_array().end_object().end_object();
+    return fields_.ok() ? std::move(json_).take() : "";
+  }
+
+  /// Characters are exchanged by the table of the file, several spaces become one.
+  void write_clean_up() {
+    constexpr std::string_view kTable = "tokenizer.ggml.precompiled_charsmap";
+    json_.key("normalizer").begin_object().key("type").string("Sequence");
+    json_.key("normalizers").begin_array();
+    if (const Array* table = fields_.integers(kTable); table != nullptr && table->count > 0) {
+      std::string bytes;
+      for (const std::int64_t value : table->integers) {
+        bytes += static_cast<char>(static_cast<std::uint8_t>(value));
+      }
+      if (!is_table(bytes)) {
+        return fields_.reject(kTable,
+                              "that is no table of SentencePiece's, whose trie comes first");
+      }
+      json_.begin_object().key("type").string("Precompiled");
+      json_.key("precompiled_charsmap").string(to_base64(bytes)).end_object();
+    }
+    if (fields_.boolean("tokenizer.ggml.remove_extra_whitespaces", true)) {
+      json_.json(R"({"type":"Strip","strip_left":true,"strip_right":true})");
+      json_.json(R"({"type":"Replace","pattern":{"Regex":" {2,}"},"content":" "})");
+    }
+    json_.end_array().end_object();
   }
 
   /// A piece as BERT's own files call it. Conversion marks the pieces that begin a word in place of
@@ -334,7 +438,6 @@ class TokenizerWriter {
     if (!fields_.ok()) {
       return "";
     }
-    const auto token = [this](std::int64_t id) { return (*tokens_)[static_cast<std::size_t>(id)]; };
     json_.begin_object().key("version").string("1.0");
     json_.key("truncation").null().key("padding").null();
     write_added();
@@ -343,10 +446,10 @@ class TokenizerWriter {
               R"("handle_chinese_chars":true,"strip_accents":true,)"
               R"("lowercase":true})");
     json_.key("pre_tokenizer").json(R"({"type":"BertPreTokenizer"})");
-    write_template(token(first), first, token(last), last);
+    write_template(first, last, {.second = 1, .doubled = false});
     json_.key("decoder").json(R"({"type":"WordPiece","prefix":"##","cleanup":true})");
     json_.key("model").begin_object().key("type").string("WordPiece");
-    json_.key("unk_token").string(token(unknown));
+    json_.key("unk_token").string((*tokens_)[static_cast<std::size_t>(unknown)]);
     json_.key("continuing_subword_prefix")
         .string("##")
         .key("max_input_chars_per_word")
@@ -359,11 +462,16 @@ class TokenizerWriter {
     return std::move(json_).take();
   }
 
-  /// What stands around a text, and around two: [CLS] A [SEP] B [SEP], B being of type 1.
-  void write_template(const std::string& first,
-                      std::int64_t first_id,
-                      const std::string& last,
-                      std::int64_t last_id) {
+  /// How two texts stand together.
+  struct PairStyle {
+    int second = 0;        ///< The second text's type.
+    bool doubled = false;  ///< The last token of the first text is there twice.
+  };
+
+  /// What stands around a text, and around two: [CLS] A [SEP] B [SEP].
+  void write_template(std::int64_t first_id, std::int64_t last_id, PairStyle style) {
+    const std::string& first = (*tokens_)[static_cast<std::size_t>(first_id)];
+    const std::string& last = (*tokens_)[static_cast<std::size_t>(last_id)];
     const auto part = [this](std::string_view kind, const std::string& id, int type) {
       json_.begin_object().key(kind).begin_object().key("id").string(id);
       json_.key("type_id").integer(type).end_object().end_object();
@@ -374,9 +482,12 @@ class TokenizerWriter {
       part("SpecialToken", first, 0);
       part("Sequence", "A", 0);
       part("SpecialToken", last, 0);
+      if (pair && style.doubled) {
+        part("SpecialToken", last, 0);
+      }
       if (pair) {
-        part("Sequence", "B", 1);
-        part("SpecialToken", last, 1);
+        part("Sequence", "B", style.second);
+        part("SpecialToken", last, style.second);
       }
       json_.end_array();
     }

@@ -35,6 +35,8 @@ constexpr std::array kEncoderModelNames = {
     NamePair{"position_embd", "embeddings.position_embeddings"},
     NamePair{"token_types", "embeddings.token_type_embeddings"},
     NamePair{"token_embd_norm", "embeddings.LayerNorm"},
+    NamePair{"cls", "pooler.dense"},
+    NamePair{"cls.output", "classifier"},
 };
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},
@@ -83,6 +85,8 @@ constexpr std::array kHybridNames = {
     NamePair{"attn_gate", "linear_attn.in_proj_z"},
     NamePair{"ssm_beta", "linear_attn.in_proj_b"},
     NamePair{"ssm_alpha", "linear_attn.in_proj_a"},
+    NamePair{"ssm_in", "linear_attn.in_proj_qkvz"},
+    NamePair{"ssm_ba", "linear_attn.in_proj_ba"},
     NamePair{"ssm_conv1d", "linear_attn.conv1d"},
     NamePair{"ssm_norm", "linear_attn.norm"},
     NamePair{"ssm_out", "linear_attn.out_proj"},
@@ -104,6 +108,9 @@ constexpr std::array kWholeNames = {
     NamePair{"attn_sinks.weight", "self_attn.sinks"},
 };
 
+/// Gates of all experts, each expert's ups behind its gates.
+constexpr std::string_view kGatesAndUps = "ffn_gate_up_exps";
+
 /// More experts than any model has; a tensor with more is left whole.
 constexpr std::int64_t kExpertsMost = 1 << 10;
 
@@ -117,6 +124,7 @@ std::span<const NamePair> own_names(Architecture architecture) {
     case Architecture::kGemma3:
     case Architecture::kOlmo2:
       return kNormNames;
+    case Architecture::kQwen3Next:
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
       return kHybridNames;
@@ -222,6 +230,35 @@ bool predicts_ahead(const GgufFile& file, std::string_view architecture, std::st
   return false;
 }
 
+/// Adds the parts of each expert of a tensor that has those of all: one of each, or of gates that
+/// have ups behind them two.
+void add_experts(const Tensor& tensor,
+                 Architecture architecture,
+                 std::int64_t experts,
+                 std::vector<DirectoryTensor>& tensors) {
+  const auto both = tensor.name.find(kGatesAndUps);
+  std::vector<std::string> names = {tensor.name};
+  if (both != std::string::npos && tensor.shape.size() == 3 && tensor.shape[1] % 2 == 0) {
+    names = {tensor.name, tensor.name};
+    names[0].replace(both, kGatesAndUps.size(), "ffn_gate_exps");
+    names[1].replace(both, kGatesAndUps.size(), "ffn_up_exps");
+  }
+  const auto parts = static_cast<std::int64_t>(names.size());
+  const std::uint64_t bytes = tensor.bytes / static_cast<std::uint64_t>(experts * parts);
+  std::uint64_t offset = tensor.offset;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    for (const std::string& name : names) {
+      DirectoryTensor& part = tensors.emplace_back(
+          DirectoryTensor{.name = directory_name(name, architecture, expert), .stored = tensor});
+      part.stored.shape.erase(part.stored.shape.begin());
+      part.stored.shape.front() /= parts;
+      part.stored.offset = offset;
+      part.stored.bytes = bytes;
+      offset += bytes;
+    }
+  }
+}
+
 }  // namespace
 
 std::string directory_name(std::string_view tensor,
@@ -265,19 +302,14 @@ std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
           tensors.emplace_back(DirectoryTensor{.name = directory_name(tensor.name, architecture),
                                                .stored = tensor,
                                                .interleaved = interleaved_rows(file, tensor.name)});
-      if (tensor.name.ends_with("ffn_gate_inp_shexp.weight") && tensor.shape.size() == 1) {
+      const bool row = tensor.name.ends_with("ffn_gate_inp_shexp.weight") ||
+                       (tensor.name == "cls.output.weight" && architecture == Architecture::kBert);
+      if (row && tensor.shape.size() == 1) {
         whole.stored.shape.insert(whole.stored.shape.begin(), 1);  // A matrix of one row.
       }
       continue;
     }
-    const std::uint64_t bytes = tensor.bytes / static_cast<std::uint64_t>(experts);
-    for (std::int64_t expert = 0; expert < experts; ++expert) {
-      DirectoryTensor& part = tensors.emplace_back(DirectoryTensor{
-          .name = directory_name(tensor.name, architecture, expert), .stored = tensor});
-      part.stored.shape.erase(part.stored.shape.begin());
-      part.stored.offset += static_cast<std::uint64_t>(expert) * bytes;
-      part.stored.bytes = bytes;
-    }
+    add_experts(tensor, architecture, experts, tensors);
   }
   return tensors;
 }
