@@ -52,10 +52,15 @@ Activations place(const spec::ModelSpec& model,
     a.branch = layout.take(tokens, model.hidden);
   }
   const std::size_t shared = layout.used();
-  const std::int64_t gates = model.attention_gate ? model.heads : 0;
-  a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads + gates) * model.head_dim);
-  a.mixed = layout.take(tokens, model.heads * model.head_dim, dtype);
-  a.states = layout.take(tokens, model.heads * (model.head_dim + 2));
+  std::int64_t qkv = 0;
+  std::int64_t widest = 0;
+  for (const spec::Heads& heads : spec::kinds_of_heads(model)) {
+    qkv = std::max(qkv, heads.qkv() + (model.attention_gate ? heads.queries() : 0));
+    widest = std::max(widest, heads.dim);
+  }
+  a.qkv = layout.take(tokens, qkv);
+  a.mixed = layout.take(tokens, model.heads * widest, dtype);
+  a.states = layout.take(tokens, model.heads * (widest + 2));
   layout.rewind(shared);
   if (const spec::LinearAttention& linear = model.linear; linear.key_heads > 0) {
     a.delta_in = layout.take(tokens, linear.channels() + linear.values());
@@ -74,6 +79,7 @@ Activations place(const spec::ModelSpec& model,
     a.expert_in = layout.take(tokens, 2 * experts.intermediate);
     a.expert_gated = layout.take(tokens, experts.intermediate, dtype);
     a.expert_product = layout.take(tokens, model.hidden);
+    a.experts_branch = layout.take(tokens, experts.beside ? model.hidden : 0);
   }
   layout.rewind(kept);
   if (spec::is_encoder(model)) {
@@ -105,6 +111,15 @@ ops::TensorRef Activations::rows(const ops::TensorRef& tensor, std::int64_t toke
   HEDDLE_CHECK(tokens <= tensor.shape[0]);
   ops::TensorRef part = tensor;
   part.shape[0] = tokens;
+  return part;
+}
+
+ops::TensorRef Activations::rows_of(const ops::TensorRef& tensor,
+                                    std::int64_t tokens,
+                                    std::int64_t columns) {
+  HEDDLE_CHECK(columns <= tensor.shape[1]);
+  ops::TensorRef part = rows(tensor, tokens);
+  part.shape[1] = part.stride[0] = columns;
   return part;
 }
 

@@ -19,6 +19,7 @@ constexpr std::int64_t kLogitRowsMin = 32;
 struct Activations {
   ops::TensorRef hidden{};  ///< [tokens, hidden]
   ops::TensorRef normed{};  ///< (*) [tokens, hidden]
+  // Of attention; where layers have heads of two sizes, with room for either: rows_of().
   /// [tokens, (heads + 2 kv_heads) head_dim], and as many gates as heads where there are any.
   ops::TensorRef qkv{};
   ops::TensorRef mixed{};   ///< (*) [tokens, heads head_dim]: what attention gives.
@@ -41,6 +42,7 @@ struct Activations {
   ops::TensorRef expert_in{};       ///< [tokens, 2 width of an expert]
   ops::TensorRef expert_gated{};    ///< (*) [tokens, width of an expert]
   ops::TensorRef expert_product{};  ///< [tokens, hidden]
+  ops::TensorRef experts_branch{};  ///< [tokens, hidden]: `branch` of experts beside an MLP.
   ops::TensorRef picked{};          ///< [logit_rows(), hidden]: the rows that sample.
   ops::TensorRef head_in{};         ///< (*) [logit_rows(), hidden]: those, normalised.
   ops::TensorRef logits{};          ///< [logit_rows(), vocab]; of an encoder that scores hidden.
@@ -49,6 +51,10 @@ struct Activations {
   /// Most rows whose logits exist at once: at least kLogitRowsMin.
   [[nodiscard]] std::int64_t logit_rows() const { return logits.shape[0]; }
 
+  /// Rows of `columns` in the memory of one of them, which has rows of as many or more.
+  [[nodiscard]] static ops::TensorRef rows_of(const ops::TensorRef& tensor,
+                                              std::int64_t tokens,
+                                              std::int64_t columns);
   /// The first `tokens` rows of one of them.
   [[nodiscard]] static ops::TensorRef rows(const ops::TensorRef& tensor, std::int64_t tokens);
 };

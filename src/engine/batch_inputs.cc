@@ -109,7 +109,6 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   std::vector<TokenId> ids;
   std::vector<std::int32_t> begin{0};
   std::vector<std::int32_t> first_position;
-  rotary_dim_ = spec::rotary_dim(decoder.model());
   for (const BatchSlice& slice : slices) {
     HEDDLE_CHECK(!slice.ids.empty());
     ids.insert(ids.end(), slice.ids.begin(), slice.ids.end());
@@ -156,9 +155,11 @@ void BatchInputs::gather_rotations(std::span<const BatchSlice> slices,
   for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
     RopeTable* const table = decoder.rope(static_cast<spec::LayerRope>(kind));
     cos_sin_[kind] = std::nullopt;
+    rotary_dims_[kind] = 0;
     if (table == nullptr) {
       continue;
     }
+    rotary_dims_[kind] = 2 * std::ssize(table->frequencies().radians);
     std::vector<float> cos_sin;
     for (const BatchSlice& slice : slices) {
       for (std::size_t i = 0; i < slice.ids.size(); ++i) {
@@ -191,8 +192,11 @@ void BatchInputs::gather_table(std::span<const BatchSlice> slices,
 }
 
 void BatchInputs::describe(GraphKey& key) const {
-  for (const std::int64_t size : {tokens_, sequences_, rotary_dim_}) {
+  for (const std::int64_t size : {tokens_, sequences_}) {
     key.push_back(static_cast<std::uint64_t>(size));
+  }
+  for (const std::int64_t width : rotary_dims_) {
+    key.push_back(static_cast<std::uint64_t>(width));
   }
   key.insert(key.end(), {ids_, begin_, first_position_});
   for (const std::optional<std::size_t>& rotations : cos_sin_) {
@@ -221,7 +225,7 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
   for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
     if (cos_sin_[kind]) {
       batch.cos_sin[kind] =
-          ops::matrix_of(mirror.device<float>(*cos_sin_[kind]), tokens_, rotary_dim_);
+          ops::matrix_of(mirror.device<float>(*cos_sin_[kind]), tokens_, rotary_dims_[kind]);
     }
   }
   for (const Table& table : tables_) {

@@ -69,7 +69,7 @@ class BatchInputs {
   std::int64_t tokens_ = 0;
   std::int64_t sequences_ = 0;
   bool resumes_ = false;
-  std::int64_t rotary_dim_ = 0;
+  std::array<std::int64_t, kLayerRopes> rotary_dims_{};  ///< By LayerRope.
   std::size_t ids_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t begin_ = 0;
   std::size_t first_position_ = 0;

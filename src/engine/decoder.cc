@@ -40,10 +40,12 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
                                 const std::atomic<std::uint64_t>& ready,
                                 KvPlan kv,
                                 std::byte* kv_base) {
-  if (model.head_dim > ops::kAttentionHeadDimMax) {
-    return Error{Code::kInvalidArgument,
-                 "run a model with head_dim " + std::to_string(model.head_dim) +
-                     ": attention takes at most " + std::to_string(ops::kAttentionHeadDimMax)};
+  for (const spec::Heads& heads : spec::kinds_of_heads(model)) {
+    if (heads.dim > ops::kAttentionHeadDimMax) {
+      return Error{Code::kInvalidArgument,
+                   "run a model with head_dim " + std::to_string(heads.dim) +
+                       ": attention takes at most " + std::to_string(ops::kAttentionHeadDimMax)};
+    }
   }
   const spec::LinearAttention& linear = model.linear;
   if (std::max(linear.key_dim, linear.value_dim) > ops::kDeltaDimMax ||
@@ -69,7 +71,7 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   decoder.model_ = model;
   decoder.weights_ = std::move(*weights);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const spec::LayerRope rope = decoder.rope_of(layer);
+    const spec::LayerRope rope = spec::rope_of(model, layer);
     if (decoder.rope(rope) == nullptr) {
       decoder.ropes_[index_of(rope)] = std::make_unique<RopeTable>(rope_frequencies(model, rope));
     }
@@ -112,10 +114,6 @@ void Decoder::embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::Tenso
     const auto factor = static_cast<float>(model_.scales.embedding);
     ops::rescale(context, {.x = hidden, .factor = factor, .out = hidden});
   }
-}
-
-spec::LayerRope Decoder::rope_of(std::int64_t layer) const {
-  return model_.layer_rope.empty() ? spec::LayerRope::kModels : model_.layer_rope[index(layer)];
 }
 
 /// What goes into attention or an MLP: the norm of the hidden states, or these where there is none.
@@ -174,7 +172,7 @@ void Decoder::run_layers(ops::OpContext& context,
     return;
   }
   // A norm of the hidden states follows what was added to them in one launch, where there is one.
-  const bool ahead = whole() && model_.norms != spec::Norms::kAfter;
+  const bool ahead = whole() && model_.norms != spec::Norms::kAfter && !model_.layer_scale;
   const auto hidden = Activations::rows(activations.hidden, batch.tokens);
   const auto normed = Activations::rows(activations.normed, batch.tokens);
   bool is_normed = false;
@@ -199,6 +197,10 @@ void Decoder::run_layers(ops::OpContext& context,
                  batch,
                  activations,
                  is_normed ? weights_.layers[index(layer + 1)].input_norm : ops::ConstTensorRef{});
+    if (model_.layer_scale) {
+      const ops::ConstTensorRef& by = weights_.layers[index(layer)].layer_scale;
+      ops::rescale(context, {.x = hidden, .by = by, .out = hidden});
+    }
   }
 }
 
@@ -246,14 +248,15 @@ ops::TensorRef Decoder::projected(const ops::OpContext& context,
 ops::PagedKv Decoder::paged_kv(std::int64_t layer, ops::ConstTensorRef table) const {
   const KvPlan::Place& place = kv_.place(layer);
   const memory::KvGeometry& geometry = kv_.groups[place.group].geometry;
+  const spec::Heads heads = spec::heads_of(model_, layer);
   const auto key_offset = place.layer_in_group * static_cast<std::int64_t>(geometry.layer_stride());
   return {.base = kv_base_,
           .block_bytes = static_cast<std::int64_t>(geometry.block_bytes),
           .block_tokens = geometry.block_tokens,
           .key_offset = key_offset,
           .value_offset = key_offset + static_cast<std::int64_t>(geometry.value_offset()),
-          .kv_heads = model_.kv_heads,
-          .head_dim = model_.head_dim,
+          .kv_heads = heads.kv,
+          .head_dim = heads.dim,
           .dtype = kv_.dtype,
           .table = table};
 }
@@ -288,8 +291,12 @@ void Decoder::attend_with_guests(ops::OpContext& context,
                                  const Activations& activations) const {
   const Batch::Guests& guests = batch.guests;
   const std::int64_t others = batch.rows.sequences() - guests.sequences;
+  const spec::Heads heads = spec::heads_of(model_, layer);
   const auto states = heads_of(
-      Activations::rows(activations.states, batch.tokens), 0, model_.heads, model_.head_dim + 2);
+      Activations::rows_of(activations.states, batch.tokens, heads.query * (heads.dim + 2)),
+      0,
+      heads.query,
+      heads.dim + 2);
   const std::size_t group = kv_.place(layer).group;
   ops::GuestAttentionArgs away{
       .host = guests.host,
@@ -316,14 +323,14 @@ void Decoder::attend_with_guests(ops::OpContext& context,
 /// The norms of queries and keys: of each head, or of all heads of a token at once.
 void Decoder::norm_heads(ops::OpContext& context,
                          const LayerWeights& w,
+                         const spec::Heads& heads,
                          const ops::TensorRef& qkv) const {
   const auto eps = static_cast<float>(model_.rms_eps);
-  const std::int64_t d = model_.head_dim;
-  const std::int64_t q = model_.heads * d;
+  const std::int64_t q = heads.queries();
   const bool whole = model_.qk_norm_whole;
-  const auto query = whole ? ops::columns_of(qkv, 0, q) : heads_of(qkv, 0, model_.heads, d);
+  const auto query = whole ? ops::columns_of(qkv, 0, q) : heads_of(qkv, 0, heads.query, heads.dim);
   const auto key =
-      whole ? ops::columns_of(qkv, q, model_.kv_heads * d) : heads_of(qkv, q, model_.kv_heads, d);
+      whole ? ops::columns_of(qkv, q, heads.keys()) : heads_of(qkv, q, heads.kv, heads.dim);
   ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
   ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
 }
@@ -335,28 +342,35 @@ void Decoder::attend(ops::OpContext& context,
                      const Batch& batch,
                      const Activations& activations) const {
   const LayerWeights& w = weights_.layers[index(layer)];
-  const std::int64_t d = model_.head_dim;
+  const spec::Heads heads = spec::heads_of(model_, layer);
+  const std::int64_t d = heads.dim;
+  const std::int64_t q = heads.queries();
   const auto normed = Activations::rows(activations.normed, batch.tokens);
-  auto qkv = Activations::rows(activations.qkv, batch.tokens);
-  if (!model_.qk_norm_whole) {  // Those norms take floats.
+  auto qkv = Activations::rows_of(
+      activations.qkv, batch.tokens, heads.qkv() + (model_.attention_gate ? q : 0));
+  if (!model_.qk_norm_whole && !model_.value_norm) {  // Those norms take floats.
     qkv = projected(context, batch, w.qkv_bias, normed, qkv);
   }
-  const auto mixed = Activations::rows(activations.mixed, batch.tokens);
-  const auto query = heads_of(qkv, 0, model_.heads, d);
-  const auto key = heads_of(qkv, model_.heads * d, model_.kv_heads, d);
-  const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
+  const auto mixed = Activations::rows_of(activations.mixed, batch.tokens, q);
+  const auto query = heads_of(qkv, 0, heads.query, d);
+  const auto key = heads_of(qkv, q, heads.kv, d);
+  const auto value = heads_of(qkv, q + heads.keys(), heads.kv, d);
 
   linear_parts(context, w.qkv, {.x = normed, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
   add_adapters(context, batch, layer, store::AdapterTarget::kQkv, normed, qkv, activations);
   const bool norm_inside =
       w.q_norm.present() && !model_.qk_norm_whole && context.kernels.rope_normalises;
   if (w.q_norm.present() && !norm_inside) {
-    norm_heads(context, w, qkv);
+    norm_heads(context, w, heads, qkv);
+  }
+  if (model_.value_norm) {
+    const auto eps = static_cast<float>(model_.rms_eps);
+    ops::rms_norm(context, {.x = value, .out = value, .eps = eps});
   }
   const std::size_t group = kv_.place(layer).group;
   const ops::PagedKv kv = paged_kv(layer, batch.block_tables[group]);
   ops::RopeAppendArgs append{.rows = batch.rows,
-                             .cos_sin = batch.cos_sin[index_of(rope_of(layer))],
+                             .cos_sin = batch.cos_sin[index_of(spec::rope_of(model_, layer))],
                              .query = query,
                              .key = key,
                              .value = value,
@@ -372,7 +386,7 @@ void Decoder::attend(ops::OpContext& context,
                                .scale = spec::attention_scale(model_),
                                .soft_cap = static_cast<float>(model_.scales.attention_cap),
                                .sinks = w.sinks,
-                               .out = heads_of(mixed, 0, model_.heads, d)};
+                               .out = heads_of(mixed, 0, heads.query, d)};
   attention.turn = {.cos_sin = append.cos_sin, .norm = append.query_norm, .eps = append.eps};
   if (ops::attention_turns(context, attention)) {
     append.query = {};
@@ -387,9 +401,7 @@ void Decoder::attend(ops::OpContext& context,
     ops::attention(context, attention);
   }
   if (model_.attention_gate) {
-    const std::int64_t q = model_.heads * d;
-    ops::sigmoid_mul(context,
-                     {.gate = ops::columns_of(qkv, q + 2 * model_.kv_heads * d, q), .rows = mixed});
+    ops::sigmoid_mul(context, {.gate = ops::columns_of(qkv, heads.qkv(), q), .rows = mixed});
   }
   add_mixed(context, layer, batch, mixed, activations);
 }
@@ -476,8 +488,13 @@ void Decoder::feed_forward(ops::OpContext& context,
   const auto hidden = Activations::rows(activations.hidden, tokens);
   const auto normed = Activations::rows(activations.normed, tokens);
   const bool experts = model_.experts.count > 0;
+  if (model_.experts.beside) {
+    feed_forward_beside(context, layer, batch, activations, norm);
+    return;
+  }
   if (experts) {
-    take_experts(context, layer, tokens, activations);
+    choose_experts(context, layer, tokens, activations);
+    take_experts(context, layer, tokens, activations, residual(hidden), hidden);
   }
   if (model_.intermediate > 0) {
     gate(context, layer, batch, activations);

@@ -23,6 +23,7 @@
 #include "ops/peer_area.h"
 #include "ops/rms_norm.h"
 #include "spec/model_spec.h"
+#include "spec/operations.h"
 #include "store/image_layout.h"
 
 namespace heddle::engine {
@@ -41,7 +42,7 @@ struct Batch {
   ops::ConstTensorRef positions{};
   ops::ConstTensorRef types{};
   bool resumes = false;  ///< Some sequence goes on from what it has on pages.
-  /// By LayerRope, where a layer of the model has it: f32 [tokens, spec::rotary_dim()],
+  /// By LayerRope, where a layer of the model has it: f32 [tokens, spec::rotary_dim()] of that,
   /// RopeFrequencies of each position.
   std::array<ops::ConstTensorRef, kLayerRopes> cos_sin{};
   /// Per KV group of the plan, i32 [sequences, blocks].
@@ -182,10 +183,21 @@ class Decoder {
   [[nodiscard]] ops::TensorRef pick_encoded(ops::OpContext& context,
                                             ops::ConstTensorRef picks,
                                             const Activations& activations) const;
+  void choose_experts(ops::OpContext& context,
+                      std::int64_t layer,
+                      std::int64_t tokens,
+                      const Activations& activations) const;
   void take_experts(ops::OpContext& context,
                     std::int64_t layer,
                     std::int64_t tokens,
-                    const Activations& activations) const;
+                    const Activations& activations,
+                    const ops::ConstTensorRef& residual,
+                    const ops::TensorRef& out) const;
+  void feed_forward_beside(ops::OpContext& context,
+                           std::int64_t layer,
+                           const Batch& batch,
+                           const Activations& activations,
+                           const ops::ConstTensorRef& norm) const;
   void gate(ops::OpContext& context,
             std::int64_t layer,
             const Batch& batch,
@@ -218,8 +230,10 @@ class Decoder {
                           const ops::AttentionArgs& all,
                           const Activations& activations) const;
   [[nodiscard]] ops::ConstTensorRef residual(const ops::TensorRef& hidden) const;
-  [[nodiscard]] spec::LayerRope rope_of(std::int64_t layer) const;
-  void norm_heads(ops::OpContext& context, const LayerWeights& w, const ops::TensorRef& qkv) const;
+  void norm_heads(ops::OpContext& context,
+                  const LayerWeights& w,
+                  const spec::Heads& heads,
+                  const ops::TensorRef& qkv) const;
   void norm_into(ops::OpContext& context,
                  const ops::ConstTensorRef& weight,
                  const ops::TensorRef& hidden,

@@ -125,19 +125,20 @@ class DecoderRig {
   /// Has tokens turned as if they were at positions from `first` on. What it returns is to outlive
   /// the pass.
   std::vector<std::vector<float>> turn(Batch& batch, std::int64_t first) const {
-    const auto width = static_cast<std::size_t>(spec::rotary_dim(decoder_.model()));
     std::vector<std::vector<float>> turned;
     for (ops::ConstTensorRef& rotations : batch.cos_sin) {
       if (!rotations.present()) {
         continue;
       }
       const auto kind = static_cast<spec::LayerRope>(&rotations - batch.cos_sin.data());
+      const RopeFrequencies& frequencies = decoder_.rope(kind)->frequencies();
+      const std::size_t width = 2 * frequencies.radians.size();
       std::vector<float>& rows = turned.emplace_back();
       for (std::int64_t i = 0; i < batch.tokens; ++i) {
         rows.resize(rows.size() + width);
-        rope_cos_sin(decoder_.rope(kind)->frequencies(), first + i, std::span(rows).last(width));
+        rope_cos_sin(frequencies, first + i, std::span(rows).last(width));
       }
-      rotations = ops::matrix_of(rows.data(), batch.tokens, spec::rotary_dim(decoder_.model()));
+      rotations = ops::matrix_of(rows.data(), batch.tokens, static_cast<std::int64_t>(width));
     }
     return turned;
   }

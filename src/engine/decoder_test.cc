@@ -165,10 +165,10 @@ TEST(DecoderCreate, RefusesAnImageOfAnotherModel) {
   ASSERT_FALSE(decoder);
   EXPECT_EQ(decoder.error().code, Code::kCorrupt);
   other = model.spec;
-  other.head_dim = 258;
+  other.head_dim = 514;
   decoder = create(other, model.layout);
   ASSERT_FALSE(decoder);
-  EXPECT_EQ(decoder.error().message, "run a model with head_dim 258: attention takes at most 256");
+  EXPECT_EQ(decoder.error().message, "run a model with head_dim 514: attention takes at most 512");
   store::ImageLayout shorter = model.layout;
   shorter.stage_end.pop_back();
   decoder = create(model.spec, shorter);

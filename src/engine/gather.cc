@@ -13,9 +13,13 @@
 namespace heddle::engine {
 namespace {
 
-/// Bytes that the layers behind the first stage's have of so many positions.
-std::size_t bytes_of(const ModelKv& kv, std::int64_t layers, std::int64_t positions) {
-  return kv.plan().position_bytes() * static_cast<std::size_t>(layers * positions);
+/// Bytes that layers have of so many positions.
+std::size_t bytes_of(const ModelKv& kv, spec::LayerRange layers, std::int64_t positions) {
+  std::size_t bytes = 0;
+  for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    bytes += kv.plan().position_bytes(layer) * static_cast<std::size_t>(positions);
+  }
+  return bytes;
 }
 
 /// Layers of the whole model that a piece carries: those behind the first stage's.
@@ -26,7 +30,7 @@ spec::LayerRange carried_layers(const ModelKv& stage, const ModelKv& whole) {
 bool alike(const ModelKv& stage, const ModelKv& whole) {
   return stage.plan().range.begin == 0 && whole.plan().range.contains(stage.plan().range) &&
          stage.plan().dtype == whole.plan().dtype &&
-         stage.plan().position_bytes() == whole.plan().position_bytes();
+         bytes_of(stage, stage.plan().range, 1) == bytes_of(whole, stage.plan().range, 1);
 }
 
 }  // namespace
@@ -104,7 +108,7 @@ Result<GatherState> Engine::Impl::ask(SequenceId id,
   const Sequence& own = sequence(id);
   tokens = std::min(tokens, own.computed);
   const ModelKv& whole = model(into).kv;
-  const std::int64_t layers = carried_layers(model(own.start.model).kv, whole).size();
+  const spec::LayerRange layers = carried_layers(model(own.start.model).kv, whole);
   const std::size_t each = std::max<std::size_t>(bytes_of(whole, layers, 1), 1);
   const auto most = static_cast<std::int64_t>(
       std::max<std::size_t>(options_.gather_bytes / kGatherPieces / each, 1));
@@ -161,11 +165,13 @@ bool Engine::Impl::is_whole(const KvPiece& piece, const Gather& gather) const {
     return false;
   }
   std::size_t bytes = 0;
+  std::int64_t layer = layers.begin;
   for (const std::int64_t from : piece.from) {
     if (from < piece.begin || from > piece.end) {
       return false;
     }
-    bytes += bytes_of(whole, 1, piece.end - from);
+    bytes += bytes_of(whole, {.begin = layer, .end = layer + 1}, piece.end - from);
+    ++layer;
   }
   return bytes == piece.bytes.size();
 }
@@ -192,7 +198,8 @@ Result<std::optional<GatherState>> Engine::Impl::put(const KvPiece& piece) {
   std::string_view rest = piece.bytes;
   std::int64_t layer = carried_layers(model(piece.model).kv, whole).begin;
   for (const std::int64_t from : piece.from) {
-    const std::string_view part = rest.substr(0, bytes_of(whole, 1, piece.end - from));
+    const std::string_view part =
+        rest.substr(0, bytes_of(whole, {.begin = layer, .end = layer + 1}, piece.end - from));
     rest.remove_prefix(part.size());
     if (const auto done =
             copy_in(device_, *stream_, whole, gather.kv, layer, {from, piece.end}, part);

@@ -497,6 +497,13 @@ TEST(Invariance, TokensOfGptOssDoNotDependOnTheSchedule) {
   }
 }
 
+/// Heads of two sizes, and experts beside an MLP.
+TEST(Invariance, TokensOfGemma4DoNotDependOnTheSchedule) {
+  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {
+    run_schedules(dtype, {"gemma4", "gemma4-f32", "gemma4-moe"});
+  }
+}
+
 /// What is expected is what the whole model says.
 TEST(Invariance, TokensDoNotDependOnWhichExpertsAreThere) {
   for (const spec::DType dtype : {spec::DType::kBf16, spec::DType::kI8}) {

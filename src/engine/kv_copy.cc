@@ -90,7 +90,7 @@ Result<std::int64_t> copy_out(device::Device& device,
   positions.begin = std::clamp(live * geometry.block_tokens, positions.begin, positions.end);
   const std::size_t before = bytes.size();
   const auto count = static_cast<std::size_t>(positions.end - positions.begin);
-  bytes.resize(before + count * kv.plan().position_bytes());
+  bytes.resize(before + count * kv.plan().position_bytes(layer));
   std::vector<std::byte> staged(is_host_memory(device) ? 0 : geometry.layer_stride());
   for (const BlockPart& part : parts_of(kv, sequence, layer, positions)) {
     const std::byte* source = part.address;
@@ -118,7 +118,7 @@ Result<void> copy_in(device::Device& device,
                      KvPositions positions,
                      std::string_view bytes) {
   const auto count = static_cast<std::size_t>(positions.end - positions.begin);
-  HEDDLE_CHECK(bytes.size() == count * kv.plan().position_bytes());
+  HEDDLE_CHECK(bytes.size() == count * kv.plan().position_bytes(layer));
   const auto& geometry = kv.plan().groups[kv.plan().place(layer).group].geometry;
   std::vector<std::byte> staged(is_host_memory(device) ? 0 : geometry.layer_stride());
   for (const BlockPart& part : parts_of(kv, sequence, layer, positions)) {

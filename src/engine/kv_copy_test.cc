@@ -14,13 +14,17 @@ namespace {
 
 constexpr std::size_t kCopyPage = 4096;
 
-/// Four layers, one with a window.
-spec::ModelSpec four_layers() {
+/// A few layers, one with a window, and one with wider heads.
+spec::ModelSpec few_layers() {
   spec::ModelSpec model;
-  model.layers = 4;
+  model.layers = 5;
   model.kv_heads = 2;
   model.head_dim = 8;
-  model.window = {0, 40, 0, 0};
+  model.window = {0, 40, 0, 0, 0};
+  model.layer_rope.assign(5, spec::LayerRope::kLocal);
+  model.layer_rope[2] = spec::LayerRope::kModels;
+  model.global_kv_heads = 2;
+  model.global_head_dim = 24;
   return model;
 }
 
@@ -29,13 +33,13 @@ class KvCopy : public testing::Test {
   ModelKv make(LayerRange range) {
     return {host_.pool(),
             kKvLease,
-            plan_kv(four_layers(), range, spec::DType::kF32, kCopyPage).value(),
+            plan_kv(few_layers(), range, spec::DType::kF32, kCopyPage).value(),
             host_.cached()};
   }
   /// What the positions of a layer hold, told apart by all that tells bytes apart.
   static std::string content(const ModelKv& kv, std::int64_t layer, KvPositions positions) {
     std::string bytes;
-    const auto row = kv.plan().position_bytes() / 4;
+    const auto row = kv.plan().position_bytes(layer) / 4;
     for (std::size_t head = 0; head < 4; ++head) {  // Keys of two, values of two.
       for (std::int64_t at = positions.begin; at < positions.end; ++at) {
         const auto value =
@@ -63,7 +67,7 @@ class KvCopy : public testing::Test {
 
 TEST_F(KvCopy, PositionsComeBackWhereverBlocksEnd) {
   ModelKv part = make({.begin = 0, .end = 1});
-  ModelKv whole = make(all_layers(four_layers()));
+  ModelKv whole = make(all_layers(few_layers()));
   ASSERT_NE(part.plan().groups[0].geometry.block_tokens,
             whole.plan().groups[whole.plan().place(0).group].geometry.block_tokens);
   for (ModelKv* kv : {&part, &whole}) {
@@ -82,7 +86,7 @@ TEST_F(KvCopy, PositionsComeBackWhereverBlocksEnd) {
 }
 
 TEST_F(KvCopy, LayersDoNotTouchEachOther) {
-  ModelKv whole = make(all_layers(four_layers()));
+  ModelKv whole = make(all_layers(few_layers()));
   SequenceKv sequence = whole.make_sequence();
   ASSERT_TRUE(whole.grow(sequence, 60));
   for (const std::int64_t layer : {0, 1, 2}) {
@@ -97,7 +101,7 @@ TEST_F(KvCopy, LayersDoNotTouchEachOther) {
 }
 
 TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
-  ModelKv whole = make(all_layers(four_layers()));
+  ModelKv whole = make(all_layers(few_layers()));
   SequenceKv sequence = whole.make_sequence();
   ASSERT_TRUE(whole.grow(sequence, 100));
   fill(whole, sequence, 1, {0, 100});
@@ -115,7 +119,7 @@ TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
 }
 
 TEST_F(KvCopy, StatesAreOneRunOfBytesWhateverTheirBlocks) {
-  spec::ModelSpec model = four_layers();
+  spec::ModelSpec model = few_layers();
   model.window = {0, 0, 0, 0};
   model.max_position = 1000;
   model.linear = {.key_heads = 3, .value_heads = 3, .key_dim = 8, .value_dim = 16, .kernel = 4};

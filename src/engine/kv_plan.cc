@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "spec/operations.h"
@@ -17,25 +18,30 @@ Result<KvPlan> lay_out(const spec::ModelSpec& model,
                        std::size_t page_bytes) {
   const spec::DType dtype = spec::kv_dtype(model.kv, weights);
   HEDDLE_CHECK(all_layers(model).contains(range));
-  std::map<std::int64_t, std::vector<std::int64_t>> by_window;
+  // By window, and by heads.
+  using Kind = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  std::map<Kind, std::vector<std::int64_t>> by_kind;
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
     if (spec::keeps_state(model, layer)) {
       continue;
     }
     const auto i = static_cast<std::size_t>(layer);
-    by_window[model.window.empty() ? 0 : model.window[i]].push_back(layer);
+    const spec::Heads heads = spec::heads_of(model, layer);
+    by_kind[{model.window.empty() ? 0 : model.window[i], heads.kv, heads.dim}].push_back(layer);
   }
   KvPlan plan{.range = range,
               .dtype = dtype,
               .groups = {},
               .places = std::vector<KvPlan::Place>(static_cast<std::size_t>(range.size()))};
   if (spec::is_encoder(model)) {
-    by_window[0].resize(1);  // Its layers have their keys and values in the same place, in turn.
+    by_kind.begin()->second.resize(
+        1);  // Its layers have their keys and values in the same place, in turn.
   }
-  for (const auto& [window, layers] : by_window) {
+  for (const auto& [kind, layers] : by_kind) {
+    const auto [window, kv_heads, head_dim] = kind;
     const auto split = memory::kv_groups({.layers = static_cast<std::int64_t>(layers.size()),
-                                          .kv_heads = model.kv_heads,
-                                          .head_dim = model.head_dim,
+                                          .kv_heads = kv_heads,
+                                          .head_dim = head_dim,
                                           .element_bytes = spec::kv_element_bytes(dtype),
                                           .scale_bytes = spec::kv_scale_bytes(dtype)},
                                          page_bytes);
@@ -75,8 +81,8 @@ std::int64_t least_block_tokens(const KvPlan& plan) {
 
 }  // namespace
 
-std::size_t KvPlan::position_bytes() const {
-  const memory::KvGeometry& geometry = groups.front().geometry;
+std::size_t KvPlan::position_bytes(std::int64_t layer) const {
+  const memory::KvGeometry& geometry = groups[place(layer).group].geometry;
   return 2 * static_cast<std::size_t>(geometry.shape.kv_heads) *
          (geometry.token_stride() + geometry.shape.scale_bytes);
 }

@@ -13,8 +13,9 @@
 
 namespace heddle::engine {
 
-/// Layers that share pages and block tables. They attend to equally many positions, so that a
-/// block which falls out of the window is free for all of them at once.
+/// Layers that share pages and block tables. They have equally many heads of one size, and attend
+/// to equally many positions, so that a block which falls out of the window is free for all of them
+/// at once.
 struct KvGroupPlan {
   std::int64_t window = 0;             ///< 0: all positions.
   std::vector<std::int64_t> layers{};  ///< Of the model, ascending; none of a block of states.
@@ -52,8 +53,8 @@ struct KvPlan {
   [[nodiscard]] const std::vector<StatePart>& state_parts(std::int64_t layer) const {
     return states.parts[static_cast<std::size_t>(layer - range.begin)];
   }
-  /// Keys and values of one layer at one position [bytes].
-  [[nodiscard]] std::size_t position_bytes() const;
+  /// Keys and values of a layer at one position [bytes].
+  [[nodiscard]] std::size_t position_bytes(std::int64_t layer) const;
   /// Blocks of all groups with keys and values end at multiples of this, and so do cached prefixes.
   [[nodiscard]] std::int64_t aligned_tokens() const;
   /// Blocks that the state of a sequence has take so many bytes, and its keys and values so many a

@@ -30,6 +30,24 @@ TEST(PlanKv, PutsLayersOfOneWindowTogether) {
   EXPECT_EQ(plan->groups[1].geometry.token_bytes(), 3U * 2 * 2 * 16 * 2);
 }
 
+TEST(PlanKv, PutsLayersOfLikeHeadsTogether) {
+  auto model = model_of({0, 0, 0});  // As where a window hides nothing.
+  model.layer_rope = {spec::LayerRope::kLocal, spec::LayerRope::kModels, spec::LayerRope::kLocal};
+  model.global_kv_heads = 1;
+  model.global_head_dim = 64;
+  const auto plan = plan_kv(model, all_layers(model), spec::DType::kBf16, 65536).value();
+  ASSERT_EQ(plan.groups.size(), 2U);
+  const std::size_t local = plan.place(0).group;
+  const std::size_t global = plan.place(1).group;
+  EXPECT_EQ(plan.place(2).group, local);
+  EXPECT_NE(global, local);
+  EXPECT_EQ(plan.groups[global].layers, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(plan.groups[global].geometry.token_bytes(), 2U * 64 * 2);
+  EXPECT_EQ(plan.position_bytes(0), 2U * 2 * 16 * 2);
+  EXPECT_EQ(plan.position_bytes(1), 2U * 64 * 2);
+  EXPECT_EQ(plan.token_bytes(), 2 * 2 * 2 * 16 * 2 + 2 * 64 * 2);
+}
+
 // Each head of a token has 16 bytes and a scale of two.
 TEST(PlanKv, InCodesAboutTwiceAsManyTokensFit) {
   auto model = model_of({0, 0, 64});
@@ -40,7 +58,7 @@ TEST(PlanKv, InCodesAboutTwiceAsManyTokensFit) {
     model.kv = kv;
     const auto plan = plan_kv(model, all_layers(model), weights, 65536).value();
     EXPECT_EQ(plan.dtype, kv == spec::KvType::kI8 ? spec::DType::kI8 : spec::DType::kF8);
-    EXPECT_EQ(plan.position_bytes(), 2U * 2 * 18);
+    EXPECT_EQ(plan.position_bytes(0), 2U * 2 * 18);
     EXPECT_EQ(plan.token_bytes(), 3 * 2 * 2 * 18);
     const auto block = static_cast<std::size_t>(plan.groups[0].geometry.block_tokens);
     EXPECT_EQ(plan.groups[0].geometry.value_offset(), (2U * 18 * block + 15) / 16 * 16);

@@ -14,11 +14,10 @@ namespace {
 
 /// Of a prefix of so many tokens, whose states go with it in equal parts.
 std::int64_t positions_at_once(const KvPlan& plan, std::int64_t prefix) {
-  const std::int64_t layers = std::ranges::count_if(
-      plan.states.parts, [](const std::vector<StatePart>& parts) { return parts.empty(); });
-  const std::size_t each =
-      plan.position_bytes() * static_cast<std::size_t>(layers) +
-      static_cast<std::size_t>(state_size(plan) / std::max<std::int64_t>(prefix, 1));
+  auto each = static_cast<std::size_t>(state_size(plan) / std::max<std::int64_t>(prefix, 1));
+  for (std::int64_t layer = plan.range.begin; layer < plan.range.end; ++layer) {
+    each += plan.state_parts(layer).empty() ? plan.position_bytes(layer) : 0;
+  }
   return static_cast<std::int64_t>(
       std::max<std::size_t>(kKvPartBytes / std::max<std::size_t>(each, 1), 1));
 }
@@ -52,7 +51,7 @@ bool are_whole(const KvPlan& plan, std::int64_t begin, const std::vector<KvPart>
       if (from < part.begin || from > part.end || !stands) {
         return false;
       }
-      bytes += plan.position_bytes() * static_cast<std::size_t>(part.end - from);
+      bytes += plan.position_bytes(layer) * static_cast<std::size_t>(part.end - from);
       ++layer;
     }
     const bool beyond = state_size(plan) > 0 && part.end > part.prefix;
@@ -148,7 +147,7 @@ Result<bool> Engine::Impl::copy_parts(const std::vector<KvPart>& parts,
   for (const KvPart& part : parts) {
     std::string_view rest = part.bytes;
     for (const std::int64_t from : part.from) {
-      const auto bytes = kv.plan().position_bytes() * static_cast<std::size_t>(end - from);
+      const auto bytes = kv.plan().position_bytes(layer) * static_cast<std::size_t>(end - from);
       if (lacks && has_positions(kv.plan(), layer)) {
         if (const auto done =
                 copy_in(device_, *stream_, kv, own.kv, layer, {from, end}, rest.substr(0, bytes));

@@ -87,6 +87,7 @@ RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope o
   if (of == spec::LayerRope::kLocal) {
     spec::ModelSpec local = model;
     local.rope = {};
+    local.global_head_dim = 0;
     local.rope_theta = model.local_theta;
     return rope_frequencies(local);
   }
@@ -98,6 +99,7 @@ RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope o
   RopeFrequencies result;
   const YarnRamp ramp = rope.kind == RopeKind::kYarn ? yarn_ramp(model) : YarnRamp{};
   const std::int64_t rotary = spec::rotary_dim(model);
+  const auto turning = static_cast<std::int64_t>(rope.share * static_cast<double>(rotary) / 2.0);
   for (std::int64_t i = 0; i < rotary / 2; ++i) {
     const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(rotary);
     double frequency = std::pow(model.rope_theta, -exponent);
@@ -109,6 +111,8 @@ RopeFrequencies rope_frequencies(const spec::ModelSpec& model, spec::LayerRope o
       const double stretched =
           std::clamp((static_cast<double>(i) - ramp.begin) / (ramp.end - ramp.begin), 0.0, 1.0);
       frequency = stretched * frequency / rope.factor + (1.0 - stretched) * frequency;
+    } else if (rope.kind == RopeKind::kProportional) {
+      frequency = i < turning ? frequency / rope.factor : 0.0;
     } else if (rope.kind == RopeKind::kLongRope) {
       frequency /= rope.factors[static_cast<std::size_t>(i)];
     }

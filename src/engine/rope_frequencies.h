@@ -25,6 +25,9 @@ struct RopeFrequencies {
 /// - yarn: the same idea with a linear ramp over dimensions, and `scale` = 0.1 ln(factor) + 1 (B.
 ///   Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
 ///   arXiv:2309.00071, section 3);
+/// - proportional: divided by factor, and only the first `share` of the pairs turn, at the speeds
+/// of
+///   a head that turns whole (as Gemma 4's files are computed);
 /// - longrope: each divided by a factor of its own, and `scale` = sqrt(1 + ln(factor) /
 ///   ln(original)) (Y. Ding et al., "LongRoPE: Extending LLM Context Window Beyond 2 Million
 ///   Tokens", arXiv:2402.13753; the scale as Phi-3's files are computed).

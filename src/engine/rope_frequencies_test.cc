@@ -81,6 +81,21 @@ TEST(RopeFrequencies, YarnScalesRotations) {
               1e-15);
 }
 
+TEST(RopeFrequencies, ProportionalTurnsTheFirstPairsAtTheirSpeeds) {
+  spec::ModelSpec model = model_of({.kind = spec::RopeKind::kProportional, .factor = 2.0}, 16);
+  model.rope.share = 0.3;  // 2.4 of 8 pairs.
+  const auto of_local = rope_frequencies(model, spec::LayerRope::kLocal);
+  const auto all = rope_frequencies(model).radians;
+  ASSERT_EQ(all.size(), 8U);
+  EXPECT_NEAR(all[0], 1.0 / 2, 1e-15);
+  EXPECT_NEAR(all[1], std::pow(10000.0, -2.0 / 16.0) / 2, 1e-15);
+  EXPECT_TRUE(std::all_of(all.begin() + 2, all.end(), [](double speed) { return speed == 0; }));
+  EXPECT_EQ(of_local.radians.back(), std::pow(10000.0, -14.0 / 16.0)) << "has none of it";
+  model.global_head_dim = 32;
+  EXPECT_EQ(rope_frequencies(model).radians.size(), 16U);
+  EXPECT_EQ(rope_frequencies(model, spec::LayerRope::kLocal).radians, of_local.radians);
+}
+
 TEST(RopeCosSin, IsExactFarOut) {
   const RopeFrequencies f{.radians = {1.0, 1e-3}, .scale = 2.0};
   std::vector<float> out(4);

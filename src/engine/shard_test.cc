@@ -48,6 +48,22 @@ void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
 }
 
+ModelSpec gemma4_of(ModelSpec gemma) {
+  gemma.architecture = spec::Architecture::kGemma4;
+  gemma.value_norm = gemma.layer_scale = gemma.keys_are_values = true;
+  gemma.global_kv_heads = 4;
+  gemma.global_head_dim = 24;
+  gemma.rope = {.kind = spec::RopeKind::kProportional, .share = 0.25};
+  return gemma;
+}
+
+ModelSpec gemma4_moe_of(const ModelSpec& gemma) {
+  ModelSpec model = gemma4_of(gemma);
+  model.intermediate = 16;
+  model.experts = {.count = 3, .active = 2, .intermediate = 8, .normalised = true, .beside = true};
+  return model;
+}
+
 /// Each architecture with what it alone has; heads for eight ranks in two of them.
 std::vector<Case> cases() {
   ModelSpec llama{.architecture = spec::Architecture::kLlama,
@@ -112,6 +128,8 @@ std::vector<Case> cases() {
           {"Mixtral", mixtral},
           {"Qwen2Moe", shared},
           {"Gemma3", gemma},
+          {"Gemma4", gemma4_of(gemma)},
+          {"Gemma4Moe", gemma4_moe_of(gemma)},
           {"Granite", granite},
           {"Phi3", phi3},
           {"GptOss", gpt_oss}};

@@ -33,7 +33,10 @@ std::vector<std::int64_t> token_counts(std::int64_t most, std::int64_t from) {
 std::vector<std::int64_t> layers_of_each_kind(const Decoder& decoder) {
   const LayerRange range = decoder.kv_plan().range;
   std::vector<std::int64_t> layers{range.begin};
-  const auto keeps = [&](std::int64_t layer) { return spec::keeps_state(decoder.model(), layer); };
+  const auto keeps = [&](std::int64_t layer) {
+    return std::pair(spec::keeps_state(decoder.model(), layer),
+                     spec::heads_of(decoder.model(), layer).dim);
+  };
   for (std::int64_t layer = range.begin; layer < range.end && layers.size() < 2; ++layer) {
     if (keeps(layer) != keeps(range.begin)) {
       layers.push_back(layer);
@@ -65,8 +68,10 @@ void survey_products(ops::OpContext& context,
     Batch batch{.tokens = tokens,
                 .rows = {.begin = ops::vector_of(numbers, 2),
                          .first_position = ops::vector_of(numbers, 1)}};
-    batch.cos_sin.fill(
-        ops::matrix_of(activations.hidden.as<const float>(), tokens, decoder.model().head_dim));
+    for (std::size_t kind = 0; kind < kLayerRopes; ++kind) {
+      const spec::Heads heads = spec::heads_of(decoder.model(), static_cast<spec::LayerRope>(kind));
+      batch.cos_sin[kind] = ops::matrix_of(activations.hidden.as<const float>(), tokens, heads.dim);
+    }
     batch.block_tables.assign(decoder.kv_plan().groups.size(), ops::matrix_of(numbers, 1, 1));
     for (const std::int64_t layer : layers) {
       decoder.run_layers(surveying, {.begin = layer, .end = layer + 1}, batch, activations);

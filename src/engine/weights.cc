@@ -86,7 +86,13 @@ void bind_experts(Binder& binder,
   const std::int64_t in = experts.count * 2 * experts.intermediate;
   const std::int64_t out = experts.count * model.hidden;
   w.router = binder.matrix(Role::kRouter, layer, experts.count, model.hidden);
-  if (model.intermediate > 0) {
+  if (experts.beside) {
+    w.experts_norm = binder.vector(Role::kExpertsNorm, layer, model.hidden);
+    w.router_norm = binder.vector(Role::kRouterNorm, layer, model.hidden);
+    w.mlp_own_norm = binder.vector(Role::kMlpOwnNorm, layer, model.hidden);
+    w.experts_own_norm = binder.vector(Role::kExpertsOwnNorm, layer, model.hidden);
+    w.expert_scales = binder.vector(Role::kExpertScales, layer, experts.count);
+  } else if (model.intermediate > 0) {
     w.shared_gate = binder.matrix(Role::kSharedGate, layer, 1, model.hidden);
   }
   w.experts_gate_up = binder.parts(Role::kExpertsGateUp, layer, in, model.hidden);
@@ -105,19 +111,19 @@ void bind_attention(Binder& binder,
                     std::int64_t layer,
                     LayerWeights& w) {
   const std::int64_t hidden = model.hidden;
-  const std::int64_t gates = model.attention_gate ? model.heads : 0;
-  const std::int64_t qkv = (model.heads + 2 * model.kv_heads + gates) * model.head_dim;
+  const spec::Heads heads = spec::heads_of(model, layer);
+  const std::int64_t qkv = heads.qkv() + (model.attention_gate ? heads.queries() : 0);
   const bool adds = spec::adds_once(model.shard);
   w.qkv = binder.parts(Role::kQkv, layer, qkv, hidden);
   w.qkv_scale = binder.vector_if(scaled, Role::kQkvScale, layer, qkv);
   w.qkv_bias = binder.vector_if(model.qkv_bias, Role::kQkvBias, layer, qkv);
   const bool normed = model.qk_norm || model.qk_norm_whole;
-  const std::int64_t q_heads = model.qk_norm_whole ? model.heads : 1;
-  const std::int64_t k_heads = model.qk_norm_whole ? model.kv_heads : 1;
-  w.q_norm = binder.vector_if(normed, Role::kQNorm, layer, q_heads * model.head_dim);
-  w.k_norm = binder.vector_if(normed, Role::kKNorm, layer, k_heads * model.head_dim);
+  const std::int64_t q_heads = model.qk_norm_whole ? heads.query : 1;
+  const std::int64_t k_heads = model.qk_norm_whole ? heads.kv : 1;
+  w.q_norm = binder.vector_if(normed, Role::kQNorm, layer, q_heads * heads.dim);
+  w.k_norm = binder.vector_if(normed, Role::kKNorm, layer, k_heads * heads.dim);
   w.sinks = binder.vector_if(model.sinks, Role::kSinks, layer, model.heads);
-  w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
+  w.out = binder.matrix(Role::kOut, layer, hidden, heads.queries());
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
   w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
 }
@@ -154,6 +160,7 @@ LayerWeights bind_layer(Binder& binder,
   w.input_norm = binder.vector_if(before, Role::kInputNorm, layer, hidden);
   w.attention_norm = binder.vector_if(after, Role::kAttentionNorm, layer, hidden);
   w.mlp_norm = binder.vector_if(after, Role::kMlpNorm, layer, hidden);
+  w.layer_scale = binder.vector_if(model.layer_scale, Role::kLayerScale, layer, 1);
   w.attention_norm_bias = binder.vector_if(encodes, Role::kAttentionNormBias, layer, hidden);
   w.mlp_norm_bias = binder.vector_if(encodes, Role::kMlpNormBias, layer, hidden);
   if (spec::keeps_state(model, layer)) {

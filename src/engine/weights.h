@@ -20,7 +20,8 @@ using MatrixParts = std::vector<ConstTensorRef>;
 /// heads, kv_heads and intermediate are its own; out_bias and down_bias has the first alone.
 struct LayerWeights {
   ConstTensorRef input_norm{};  ///< [hidden]
-  /// [(heads + 2 kv_heads) head_dim, hidden]; where attention is gated, with the gates of heads.
+  /// [(heads + 2 kv_heads) head_dim, hidden], by the layer's spec::heads_of(); where attention is
+  /// gated, with the gates of heads.
   MatrixParts qkv{};
   ConstTensorRef qkv_scale{};  ///< By row, where `qkv` is int8; absent otherwise, as the others.
   ConstTensorRef qkv_bias{};   ///< Absent without spec.qkv_bias.
@@ -35,6 +36,7 @@ struct LayerWeights {
   ConstTensorRef post_norm{};
   ConstTensorRef attention_norm{};  ///< [hidden]: of what attention gives; absent with kBefore,
   ConstTensorRef mlp_norm{};        ///< as this.
+  ConstTensorRef layer_scale{};     ///< [1]; absent without spec.layer_scale.
   ConstTensorRef attention_norm_bias{};  ///< [hidden], of encoders alone, as the next.
   ConstTensorRef mlp_norm_bias{};
   MatrixParts gate_up{};  ///< [spec::gate_up_rows(), hidden]
@@ -60,6 +62,12 @@ struct LayerWeights {
   ConstTensorRef experts_gate_up_scale{};
   ConstTensorRef experts_down{};  ///< [experts hidden, intermediate]
   ConstTensorRef experts_down_scale{};
+  // Absent where they are not beside an MLP that all tokens take; see store::Role.
+  ConstTensorRef experts_norm{};          ///< [hidden]
+  ConstTensorRef router_norm{};           ///< [hidden]
+  ConstTensorRef mlp_own_norm{};          ///< [hidden]
+  ConstTensorRef experts_own_norm{};      ///< [hidden]
+  ConstTensorRef expert_scales{};         ///< [experts]
   ConstTensorRef router_bias{};           ///< [experts]; absent without biases, as the next.
   ConstTensorRef experts_gate_up_bias{};  ///< [experts 2 intermediate]: gates first.
   ConstTensorRef experts_down_bias{};     ///< [experts hidden]

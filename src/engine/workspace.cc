@@ -41,6 +41,20 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }
 
+/// Of the heads that layers have, the widest.
+spec::Heads widest_heads(const spec::ModelSpec& model) {
+  return std::ranges::max(spec::kinds_of_heads(model), {}, &spec::Heads::dim);
+}
+
+/// Rows of the widest projection into queries, keys and values.
+std::int64_t most_qkv(const spec::ModelSpec& model) {
+  std::int64_t most = 0;
+  for (const spec::Heads& heads : spec::kinds_of_heads(model)) {
+    most = std::max(most, heads.qkv());
+  }
+  return most;
+}
+
 /// What adapters need for a token beside its packed inputs.
 std::size_t adapter_bytes(const spec::ModelSpec& model) {
   constexpr std::int64_t kPairs = 3;  // Of queries, keys and values.
@@ -60,7 +74,7 @@ std::size_t packed_bytes(device::Kind kind,
   constexpr std::size_t kPad = 128;
   constexpr std::size_t kLine = 64;
   const std::int64_t widest = std::max({model.hidden,
-                                        model.heads * model.head_dim,
+                                        widest_heads(model).queries(),
                                         model.linear.values(),
                                         model.intermediate,
                                         model.experts.intermediate});
@@ -84,12 +98,12 @@ std::size_t unpacked_bytes(const spec::ModelSpec& model, spec::DType weights, st
   if (weights != spec::DType::kStored || tokens <= ops::unpacked_tokens()) {
     return 0;
   }
-  const std::int64_t widest = std::max({(model.heads + 2 * model.kv_heads) * model.head_dim,
+  const std::int64_t widest = std::max({most_qkv(model),
                                         2 * model.intermediate,
                                         model.linear.channels() + model.linear.values(),
                                         model.hidden});
   const std::int64_t deepest =
-      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
+      std::max({model.hidden, widest_heads(model).queries(), model.intermediate});
   const bool both = std::ranges::find(model.formats, spec::DType::kF8Both) != model.formats.end();
   // Whole panels of outputs, each with its scale.
   const std::size_t rows = round_up(static_cast<std::size_t>(widest), spec::kPanelRows);
@@ -136,9 +150,9 @@ std::size_t scratch_bytes(device::Kind kind,
   if (kind != device::Kind::kCuda) {
     return round_up(packed, kAlignment);
   }
-  const auto parts =
-      static_cast<std::size_t>(attention_parts() * tokens * model.heads * (model.head_dim + 2)) *
-      sizeof(float);
+  const auto parts = static_cast<std::size_t>(attention_parts() * tokens * model.heads *
+                                              (widest_heads(model).dim + 2)) *
+                     sizeof(float);
   const std::size_t products =
       std::max(packed, std::min(parts, parts_bytes_max())) + unpacked_bytes(model, weights, tokens);
   return round_up(

@@ -6,7 +6,7 @@
 namespace heddle::ops {
 
 /// The largest head_dim that kernels take.
-constexpr std::int64_t kAttentionHeadDimMax = 256;
+constexpr std::int64_t kAttentionHeadDimMax = 512;  // On GPUs 256.
 
 /// Attention in two parts, over the positions before a border and from it on, each where its part
 /// of the cache is (WEAVER). Without a window.

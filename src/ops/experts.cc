@@ -56,6 +56,9 @@ void choose_experts(OpContext& context, const ChooseExpertsArgs& args) {
   const std::int64_t tokens = args.logits.shape[0];
   check_f32_rows(args.logits, tokens, args.logits.shape[1]);
   check_choice(args.chosen, args.weights, tokens, args.logits.shape[1]);
+  if (args.scale.present()) {
+    check_vector(args.scale, DType::kF32, args.logits.shape[1]);
+  }
   if (tokens > 0) {
     context.kernels.choose_experts(context.stream, args);
   }
@@ -77,6 +80,7 @@ void experts(OpContext& context, const ExpertsArgs& args) {
     HEDDLE_CHECK(spec::compute_dtype(args.up.dtype) == type);
     check_experts_matrix(args.up, {}, width, hidden);
   }
+  HEDDLE_CHECK(!args.gelu || args.limit == 0.0F);
   check_rows(args.x, type, tokens, hidden);
   check_rows(args.rows, type, tokens, hidden);
   check_rows(args.gated, type, tokens, width);

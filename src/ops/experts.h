@@ -23,7 +23,8 @@ inline constexpr std::int64_t kExpertPiece = 256;
 
 struct ChooseExpertsArgs {
   ConstTensorRef logits{};  ///< f32 [tokens, experts]: what the router gives.
-  bool normalised = false;  ///< Weights of a token add up to 1.
+  bool normalised = false;  ///< Weights of a token add up to 1,
+  ConstTensorRef scale{};   ///< f32 [experts], or absent: and are multiplied with those then.
   TensorRef chosen{};       ///< i32 [tokens, active], active <= experts.
   TensorRef weights{};      ///< f32 [tokens, active]
 };
@@ -64,6 +65,7 @@ struct ExpertsArgs {
   ConstTensorRef down_scale{};     ///< f32 [experts hidden], likewise.
   ConstTensorRef gate_up_bias{};   ///< f32 [experts 2 width], gates first, or absent.
   ConstTensorRef down_bias{};      ///< f32 [experts hidden], or absent.
+  bool gelu = false;               ///< Gates become gelu_mul()'s, and there is no limit.
   float limit = 0.0F;              ///< Of gates and ups, as the next: SiluMulArgs.
   float gain = 1.0F;
   /// Of CPUs alone: has the matrices and scales, of which nothing is read where those above say;
@@ -80,14 +82,14 @@ struct ExpertsArgs {
 };
 
 /// out[t] = residual[t] + sum_k weights[t][k] E(x[t]) with E the MLP of expert chosen[t][k]:
-/// down_e silu_mul(gate_up_e x[t]), each product as linear() gives it, with its bias where there is
-/// one. The matrices may be of
-/// different types that compute alike, such as blocks; where they are blocks, experts have whole
-/// panels (spec/block_panels.h). Experts are added one after the other, ascending, so on a CPU the
-/// bits of a token do not depend on the others. Weights of experts that no token chose are not
-/// read. On CUDA the matrices are blocks, or bf16 of a multiple of eight columns, within
-/// spec/operations.h's bounds, and `rows`, `in`, `gated` and `product` are not used but for their
-/// shapes. tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+/// down_e silu_mul(gate_up_e x[t]), or gelu_mul(), each product as linear() gives it, with its bias
+/// where there is one. The matrices may be of different types that compute alike, such as blocks;
+/// where they are blocks, experts have whole panels (spec/block_panels.h). Experts are added one
+/// after the other, ascending, so on a CPU the bits of a token do not depend on the others. Weights
+/// of experts that no token chose are not read. On CUDA the matrices are blocks, or bf16 of a
+/// multiple of eight columns, within spec/operations.h's bounds, and `rows`, `in`, `gated` and
+/// `product` are not used but for their shapes. tokens == 0 is a no-op. Shapes and types that do
+/// not fit are bugs and CHECK-fail.
 void experts(OpContext& context, const ExpertsArgs& args);
 
 struct ShareRowsArgs {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "ops/linear.h"
@@ -24,7 +25,10 @@ std::size_t at(std::int64_t row, std::int64_t column, std::int64_t columns) {
 
 class ChooseExpertsTest : public OpTest {
  protected:
-  void choose(std::vector<float> logits, std::int64_t active, bool normalised) {
+  void choose(std::vector<float> logits,
+              std::int64_t active,
+              bool normalised,
+              const std::vector<float>& scale = {}) {
     const auto experts = static_cast<std::int64_t>(logits.size());
     chosen_.assign(static_cast<std::size_t>(active), -1);
     weights_.assign(static_cast<std::size_t>(active), -1);
@@ -32,6 +36,7 @@ class ChooseExpertsTest : public OpTest {
         context_,
         {.logits = matrix_of(logits.data(), 1, experts),
          .normalised = normalised,
+         .scale = scale.empty() ? ConstTensorRef{} : vector_of(scale.data(), experts),
          .chosen = tensor_2d(reinterpret_cast<std::byte*>(chosen_.data()), DType::kI32, 1, active),
          .weights = matrix_of(weights_.data(), 1, active)});
     synchronize();
@@ -52,6 +57,16 @@ TEST_F(ChooseExpertsTest, NormalisedWeightsAddUpToOne) {
   choose({1.0F, 3.0F, -2.0F, 2.0F}, 2, true);
   EXPECT_NEAR(weights_[0], 1.0 / (1.0 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(weights_[0] + weights_[1], 1.0, 1e-6);
+}
+
+TEST_F(ChooseExpertsTest, WeightsAreScaledByExpert) {
+  if (backend_->kind() != device::Kind::kCpu) {
+    GTEST_SKIP() << "scales of experts are for CPUs";
+  }
+  choose({1.0F, 3.0F, -2.0F, 2.0F}, 2, true, {9.0F, 0.5F, 9.0F, 2.0F});
+  EXPECT_EQ(chosen_, (std::vector<std::int32_t>{1, 3}));
+  EXPECT_NEAR(weights_[0], 0.5 / (1.0 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(weights_[1], 2.0 / (1.0 + std::exp(1.0)), 1e-6);
 }
 
 TEST_F(ChooseExpertsTest, OfEqualOnesTheLowerNumberIsTaken) {
@@ -109,6 +124,7 @@ class ExpertsTest : public OpTest {
              .down = matrix_of(down_.data(), kExperts * kHidden, kWidth),
              .gate_up_bias = bias(gate_up_bias_),
              .down_bias = bias(down_bias_),
+             .gelu = gelu_,
              .limit = limit_,
              .gain = gain_,
              .residual = residual ? ConstTensorRef(out_rows) : ConstTensorRef{},
@@ -149,6 +165,10 @@ class ExpertsTest : public OpTest {
     return biases.empty() ? 0.0 : static_cast<double>(biases[static_cast<std::size_t>(row)]);
   }
   [[nodiscard]] double gated(double gate, double up) const {
+    if (gelu_) {
+      const double inner = std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
+      return gate / 2 * (1 + std::tanh(inner)) * up;
+    }
     if (limit_ == 0) {
       return gate / (1 + std::exp(-gate)) * up;
     }
@@ -160,6 +180,7 @@ class ExpertsTest : public OpTest {
   std::int64_t tokens_;
   std::vector<float> gate_up_bias_{};  ///< None, as the next.
   std::vector<float> down_bias_{};
+  bool gelu_ = false;
   float limit_ = 0.0F;
   float gain_ = 1.0F;
   std::vector<std::int32_t> chosen_{};
@@ -187,6 +208,16 @@ TEST_F(ExpertsTest, WithBiasesAndALimitAgreesWithDouble) {
   down_bias_ = random(kExperts * kHidden);
   limit_ = 1.25F;
   gain_ = 1.7F;
+  const std::vector<float> out = run(0, tokens_, false);
+  for (std::int64_t token = 0; token < tokens_; ++token) {
+    for (std::int64_t column = 0; column < kHidden; ++column) {
+      EXPECT_NEAR(out[at(token, column, kHidden)], expected(token, column), 2e-5);
+    }
+  }
+}
+
+TEST_F(ExpertsTest, WithGeluAgreesWithDouble) {
+  gelu_ = true;
   const std::vector<float> out = run(0, tokens_, false);
   for (std::int64_t token = 0; token < tokens_; ++token) {
     for (std::int64_t column = 0; column < kHidden; ++column) {

@@ -8,8 +8,9 @@ namespace heddle::ops {
 struct RescaleArgs {
   ConstTensorRef x{};  ///< f32 [tokens, columns]
   float factor = 1.0F;
-  float cap = 0.0F;  ///< 0: none.
-  TensorRef out{};   ///< f32 or bf16 (rounded), the shape of x. May be x if f32.
+  ConstTensorRef by{};  ///< f32 [1], or absent: `factor` is multiplied with it.
+  float cap = 0.0F;     ///< 0: none.
+  TensorRef out{};      ///< f32 or bf16 (rounded), the shape of x. May be x if f32.
 };
 
 /// out = cap tanh(factor x / cap), or factor x where there is no cap: within 2^-21 of the cap of

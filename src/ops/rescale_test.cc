@@ -30,6 +30,21 @@ TEST_F(RescaleTest, MultipliesWhereThereIsNoCap) {
   }
 }
 
+TEST_F(RescaleTest, MultipliesWithANumberOfTheModelToo) {
+  if (backend_->kind() != device::Kind::kCpu) {
+    GTEST_SKIP() << "a number of the model's is for CPUs";
+  }
+  std::vector<float> x = random(37);
+  const std::vector<float> before = x;
+  const float by = 0.75F;
+  const auto rows = matrix_of(x.data(), 1, 37);
+  rescale(context_, {.x = rows, .factor = 2.0F, .by = vector_of(&by, 1), .out = rows});
+  synchronize();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(x[i], before[i] * 1.5F);
+  }
+}
+
 TEST_F(RescaleTest, KeepsWithinItsCap) {
   for (const float cap : {0.5F, 30.0F, 50.0F}) {
     const std::vector<float> x = random(200, 40.0F);

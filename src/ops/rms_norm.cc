@@ -11,7 +11,9 @@ void check_rms_norm(const RmsNormArgs& args) {
   HEDDLE_CHECK(args.x.dtype == DType::kF32 && args.x.stride[last] == 1);
   check_floating(args.out.dtype);
   HEDDLE_CHECK(args.out.stride[last] == 1);
-  check_vector(args.weight, DType::kF32, args.x.shape[last]);
+  if (args.weight.present()) {
+    check_vector(args.weight, DType::kF32, args.x.shape[last]);
+  }
 }
 
 void rms_norm(OpContext& context, const RmsNormArgs& args) {

@@ -7,7 +7,7 @@ namespace heddle::ops {
 
 struct RmsNormArgs {
   ConstTensorRef x{};       ///< f32 [tokens, columns], or [tokens, heads, columns].
-  ConstTensorRef weight{};  ///< f32 [columns]
+  ConstTensorRef weight{};  ///< f32 [columns], or absent: ones.
   TensorRef out{};          ///< f32 or bf16 (rounded), the shape of x. May be x if f32.
   float eps = 1e-6F;        ///< Added to the mean square.
 };

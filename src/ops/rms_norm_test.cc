@@ -56,6 +56,26 @@ TEST_F(RmsNormTest, NormalisesHeadsInPlaceAndLeavesTheirNeighbours) {
   }
 }
 
+TEST_F(RmsNormTest, WithoutWeightsItIsAsWithOnes) {
+  if (backend_->kind() != device::Kind::kCpu) {
+    GTEST_SKIP() << "norms without weights are for CPUs";
+  }
+  constexpr std::int64_t kColumns = 37;
+  const auto x = random(2 * kColumns);
+  const std::vector<float> ones(kColumns, 1.0F);
+  std::vector<float> with(x.size());
+  std::vector<float> without(x.size());
+  RmsNormArgs args{.x = matrix_of(x.data(), 2, kColumns),
+                   .weight = vector_of(ones.data(), kColumns),
+                   .out = matrix_of(with.data(), 2, kColumns)};
+  rms_norm(context_, args);
+  args.weight = {};
+  args.out = matrix_of(without.data(), 2, kColumns);
+  rms_norm(context_, args);
+  synchronize();
+  EXPECT_EQ(without, with);
+}
+
 TEST_F(RmsNormTest, RoundsWhatItHandsOn) {
   constexpr std::int64_t kColumns = 37;
   auto x = random(2 * kColumns);

@@ -26,6 +26,7 @@ inline void fields(Fields& v, spec::RopeScaling& x) {
   v(11, "original_max_position", x.original_max_position, kCount);
   v(12, "factors", x.factors);
   v(13, "short_factors", x.short_factors);
+  v(14, "share", x.share);
 }
 
 inline void fields(Fields& v, spec::Shard& x) {
@@ -52,6 +53,7 @@ inline void fields(Fields& v, spec::Experts& x) {
   v(6, "gate_limit", x.gate_limit);
   v(7, "gate_gain", x.gate_gain);
   v(8, "slots", x.slots, kCount);
+  v(9, "beside", x.beside);
   v.require(x, "no more active experts than there are", [](const spec::Experts& experts) {
     return experts.active <= experts.count;
   });
@@ -136,6 +138,11 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(36, "mixer", x.mixer);
   v(37, "sinks", x.sinks);
   v(58, "encoder", x.encoder);
+  v(59, "global_kv_heads", x.global_kv_heads, kCount);
+  v(60, "global_head_dim", x.global_head_dim, kCount);
+  v(61, "keys_are_values", x.keys_are_values);
+  v(62, "value_norm", x.value_norm);
+  v(63, "layer_scale", x.layer_scale);
   v(48, "adapter_rank", x.adapter_rank, kCount);
   v(49, "kv", x.kv);
   v.require(x,

@@ -159,6 +159,24 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.encoder, sent.encoder);
 }
 
+TEST(LinkFields, KeepsWhatGemma4Has) {
+  const spec::ModelSpec sent{.rope = {.kind = spec::RopeKind::kProportional, .share = 0.75},
+                             .experts = {.beside = true},
+                             .global_kv_heads = 31,
+                             .global_head_dim = 22,
+                             .keys_are_values = true,
+                             .value_norm = true,
+                             .layer_scale = true};
+  const Result<spec::ModelSpec> read = wire::decode<spec::ModelSpec>(wire::encode(sent));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->rope.kind, sent.rope.kind);
+  EXPECT_EQ(read->rope.share, sent.rope.share);
+  EXPECT_EQ(read->experts, sent.experts);
+  EXPECT_EQ(read->global_kv_heads, sent.global_kv_heads);
+  EXPECT_EQ(read->global_head_dim, sent.global_head_dim);
+  EXPECT_TRUE(read->keys_are_values && read->value_norm && read->layer_scale);
+}
+
 TEST(LinkFields, RefusesValueHeadsWithoutAKeyHead) {
   spec::ModelSpec model = every_field_set();
   model.linear.value_heads = 5;
@@ -252,7 +270,7 @@ TEST(LinkFields, NamesTheFirstThingThatCannotBe) {
   const std::string found = error_of(model);
   EXPECT_EQ(found.substr(0, found.find(" to ")), "message ModelSpec.layers: -3; want 0");
   model.architecture = static_cast<spec::Architecture>(99);
-  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 19");
+  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 20");
   EXPECT_EQ(error_of(policy::Footprint{.kv = {{.tokens_per_block = 0, .blocks_per_page = 1}}}),
             "message Footprint.kv[0]: want blocks that hold something");
   EXPECT_EQ(error_of(Beat{.threads = std::vector<policy::ThreadPulse>(kBeatThreadsMost + 1)}),

@@ -81,6 +81,18 @@ constexpr std::array kFamilies = {
            .eos = 1,
            .tied = true,
            .rope_theta = 1e6},
+    Family{.architecture = Architecture::kGemma4,
+           .name = "Gemma4ForCausalLM",
+           .model_type = "gemma4_text",
+           .heads = 8,
+           .kv_heads = 4,
+           .head_dim = 256,
+           .vocab = 262144,
+           .max_position = k128Ki,
+           .bos = 2,
+           .eos = 1,
+           .tied = true,
+           .rope_theta = 1e6},
     Family{.architecture = Architecture::kGranite,
            .name = "GraniteForCausalLM",
            .model_type = "granite",
@@ -182,6 +194,7 @@ struct WithImages {
 };
 constexpr std::array kWithImages = {
     WithImages{.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3"},
+    WithImages{.name = "Gemma4ForConditionalGeneration", .model_type = "gemma4"},
     WithImages{.name = "Qwen3_5ForConditionalGeneration", .model_type = "qwen3_5"},
     WithImages{.name = "Qwen3_5MoeForConditionalGeneration", .model_type = "qwen3_5_moe"},
 };

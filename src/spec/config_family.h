@@ -17,6 +17,8 @@ inline constexpr std::int64_t kHeadsMax = 1 << 12;
 inline constexpr std::int64_t kVocabMax = 1 << 24;
 inline constexpr std::int64_t kLayersMax = 1 << 10;
 inline constexpr std::int64_t kPositionMax = 1 << 30;
+inline constexpr std::int64_t kHeadDimMax = 1 << 12;
+inline constexpr std::int64_t kExpertsMax = 1 << 10;
 
 /// Where config.json says nothing, transformers takes these.
 struct Family {

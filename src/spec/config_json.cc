@@ -11,6 +11,7 @@
 
 #include "spec/config_encoder.h"
 #include "spec/config_family.h"
+#include "spec/config_gemma4.h"
 #include "spec/config_hybrid.h"
 #include "spec/config_rope.h"
 #include "spec/config_windows.h"
@@ -19,9 +20,6 @@
 
 namespace heddle::spec {
 namespace {
-
-constexpr std::int64_t kHeadDimMax = 1 << 12;
-constexpr std::int64_t kExpertsMax = 1 << 10;
 
 bool has_experts(Architecture architecture) {
   return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
@@ -35,7 +33,8 @@ bool is_local(Architecture architecture) {
 }
 
 bool is_gemma(Architecture architecture) {
-  return architecture == Architecture::kGemma2 || architecture == Architecture::kGemma3;
+  return architecture == Architecture::kGemma2 || architecture == Architecture::kGemma3 ||
+         architecture == Architecture::kGemma4;
 }
 
 /// Every layer has experts, or this is refused.
@@ -117,6 +116,7 @@ void reject_unsupported(JsonFields& fields, const Family& family) {
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     const Json* count = fields.find(key);
     if (count != nullptr && !has_experts(family.architecture) &&
+        family.architecture != Architecture::kGemma4 &&
         (count->as<std::int64_t>() == nullptr || *count->as<std::int64_t>() > 1)) {
       fields.reject(key, fmt::format("a {} has no experts here; {}", family.name, kElsewhere));
     }
@@ -236,6 +236,10 @@ void read_switches(JsonFields& fields, const Family& family, ModelSpec& model) {
     case Architecture::kGemma3:
       model.qkv_bias = model.out_bias = attention_bias;
       read_gemma(fields, family, model);
+      break;
+    case Architecture::kGemma4:
+      model.qkv_bias = model.out_bias = attention_bias;
+      read_gemma4(fields, model);
       break;
     case Architecture::kOlmo2:
       model.qkv_bias = model.out_bias = attention_bias;

@@ -16,7 +16,7 @@ namespace heddle::spec {
 [[nodiscard]] std::string_view architecture_name(Architecture architecture);
 
 /// Reads a Hugging Face config.json of a family of config_family.h, or what `text_config` says in
-/// one of Gemma3ForConditionalGeneration. Absent keys mean what they mean to transformers 5 (and 4,
+/// a model for text and images. Absent keys mean what they mean to transformers 5 (and 4,
 /// where both agree):
 ///
 /// - rotary embedding: `rope_parameters`, or `rope_scaling` with `rope_type` or `type`, which wins
@@ -24,13 +24,13 @@ namespace heddle::spec {
 /// - sliding window: of all layers for Mistral (4096 where the key is absent, none where it is
 ///   null); for Qwen of the layers that `layer_types` names, else of those from
 ///   `max_window_layers` on, and only with `use_sliding_window`; for Gemma of all but every second
-///   (Gemma 3: sixth) layer, or as `layer_types` says. A window of max_position or more is no
+///   (Gemma 3 and 4: sixth) layer, or as `layer_types` says. A window of max_position or more is no
 ///   window;
 /// - context: `max_position_embeddings`, stretched by the factor of linear and yarn scaling where
 ///   it gives the length before stretching, as vLLM does;
 /// - `eos_token_id` may be one id or a list.
 ///
-/// Encoders: config_encoder.h.
+/// Encoders: config_encoder.h. What Gemma 4 has of its own: config_gemma4.h.
 ///
 /// Whatever else would change the mathematics (an unknown architecture, activation, rope kind,
 /// experts of a family without) is one error that names `file`, the field, its value and what would

@@ -163,6 +163,21 @@ void read_local(JsonFields& rope, ModelSpec& model) {
   model.local_theta = rope.number("rope_theta", kThetaRange, model.local_theta);
 }
 
+/// Those of layers without a window in Gemma 4.
+void read_global(JsonFields& rope, ModelSpec& model) {
+  model.rope = {};
+  model.rope_theta = rope.number("rope_theta", kThetaRange, model.rope_theta);
+  const std::string kind = rope.text("rope_type");
+  if (kind == "proportional") {
+    model.rope = {.kind = RopeKind::kProportional,
+                  .factor = rope.number("factor", kFactorRange, 1.0),
+                  .share = rope.number("partial_rotary_factor", {0.0, 1.0}, 1.0)};
+  } else if (!kind.empty() && kind != "default") {
+    rope.reject("rope_type",
+                fmt::format("here \"default\" and \"proportional\" are built in; {}", kElsewhere));
+  }
+}
+
 /// `rope_parameters` by type of layer; false where it is not so written.
 bool read_by_layer(JsonFields& rope,
                    std::string_view where,
@@ -176,22 +191,53 @@ bool read_by_layer(JsonFields& rope,
       continue;
     }
     found = true;
-    if (model.architecture != Architecture::kGemma3) {
+    const bool fourth = model.architecture == Architecture::kGemma4;
+    if (!fourth && model.architecture != Architecture::kGemma3) {
       rope.reject(layer_type,
                   fmt::format("one rotary embedding for all layers is built in; {}", kElsewhere));
       return true;
     }
     JsonFields part(*value, fmt::format("{}{}.", where, layer_type));
     const bool local = std::string_view(layer_type) == "sliding_attention";
-    local ? read_local(part, model) : read_one(part, original, share, model);
+    if (local) {
+      read_local(part, model);
+    } else if (fourth) {
+      read_global(part, model);
+    } else {
+      read_one(part, original, share, model);
+    }
     rope.adopt(part);
   }
   return found;
 }
 
+/// Gemma 4 has no keys outside `rope_parameters`.
+void read_gemma4(JsonFields& fields,
+                 std::string_view where,
+                 const Family& family,
+                 ModelSpec& model) {
+  constexpr std::string_view kKey = "rope_parameters";
+  model.rope_theta = family.rope_theta;
+  model.rope = {.kind = RopeKind::kProportional, .share = 0.25};
+  const Json* value = fields.find(kKey);
+  if (value == nullptr) {
+    return;
+  }
+  const std::string within = fmt::format("{}{}.", where, kKey);
+  JsonFields rope(*value, within);
+  if (rope.ok() && !read_by_layer(rope, within, 0, 1.0, model)) {
+    fields.reject(kKey, "it must have \"full_attention\" and \"sliding_attention\"");
+  }
+  fields.adopt(rope);
+}
+
 }  // namespace
 
 void read_rope(JsonFields& fields, std::string_view where, const Family& family, ModelSpec& model) {
+  if (family.architecture == Architecture::kGemma4) {
+    read_gemma4(fields, where, family, model);
+    return;
+  }
   model.rope_theta = fields.number("rope_theta", kThetaRange, family.rope_theta);
   if (family.architecture == Architecture::kGemma3) {
     model.local_theta = fields.number("rope_local_base_freq", kThetaRange, model.local_theta);

@@ -92,23 +92,32 @@ std::vector<bool> all_but_every(std::int64_t pattern, std::size_t layers) {
   return windowed;
 }
 
-/// The window of Gemma, 0 for none. Gemma 3 turns windowed layers apart, whatever the window.
+/// The window of Gemma, 0 for none. Gemma 3 and 4 turn windowed layers apart, whatever the window.
 std::int64_t read_gemma_window(JsonFields& fields, ModelSpec& model, std::vector<bool>& windowed) {
-  const bool third = model.architecture == Architecture::kGemma3;
-  if (fields.boolean("use_bidirectional_attention", false)) {
+  const bool fourth = model.architecture == Architecture::kGemma4;
+  const bool apart = fourth || model.architecture == Architecture::kGemma3;
+  // Gemma 4's is null, "all", or "vision", which leaves text as it is.
+  if (fourth ? fields.text("use_bidirectional_attention") == "all"
+             : fields.boolean("use_bidirectional_attention", false)) {
     fields.reject("use_bidirectional_attention",
                   fmt::format("only models that look back are built in; {}", kElsewhere));
   }
-  const std::int64_t pattern =
-      third ? fields.integer("sliding_window_pattern", {1, kLayersMax}, 6) : 2;
+  const std::int64_t pattern = fourth ? 6
+                               : apart
+                                   ? fields.integer("sliding_window_pattern", {1, kLayersMax}, 6)
+                                   : 2;
   if (windowed.empty()) {
     windowed = all_but_every(pattern, static_cast<std::size_t>(model.layers));
   }
-  for (std::size_t layer = 0; third && layer < windowed.size(); ++layer) {
+  if (fourth) {
+    windowed.back() = false;  // Whatever `layer_types` says.
+  }
+  for (std::size_t layer = 0; apart && layer < windowed.size(); ++layer) {
     model.layer_rope.push_back(windowed[layer] ? LayerRope::kLocal : LayerRope::kModels);
   }
+  const std::int64_t usual = fourth ? 512 : 4096;
   return fields.is_null("sliding_window") ? 0
-                                          : fields.integer("sliding_window", kWindowRange, 4096);
+                                          : fields.integer("sliding_window", kWindowRange, usual);
 }
 
 /// Which layers of SmolLM3 rotate, and the window of the others, if they have one.
@@ -178,6 +187,7 @@ std::int64_t read_window(JsonFields& fields,
       return common(fields.boolean("use_sliding_window", false), 4096);
     case Architecture::kGemma2:
     case Architecture::kGemma3:
+    case Architecture::kGemma4:
       return read_gemma_window(fields, model, windowed);
     case Architecture::kGptOss:
       if (windowed.empty()) {

@@ -24,7 +24,8 @@ struct Elements {
 
 /// What decides which experts a token takes, and how much of the MLP that all share.
 std::int64_t router_rows(const ModelSpec& m) {
-  return m.experts.count == 0 ? 0 : m.experts.count + (m.intermediate > 0 ? 1 : 0);
+  const bool shares = m.intermediate > 0 && !m.experts.beside;
+  return m.experts.count == 0 ? 0 : m.experts.count + (shares ? 1 : 0);
 }
 
 Elements& operator+=(Elements& sum, const Elements& more) {
@@ -35,19 +36,20 @@ Elements& operator+=(Elements& sum, const Elements& more) {
 }
 
 /// Rows of what queries, keys, values and their gates come of.
-std::int64_t qkv_rows(const ModelSpec& m) {
-  return ((m.attention_gate ? 2 : 1) * m.heads + 2 * m.kv_heads) * m.head_dim;
+std::int64_t qkv_rows(const ModelSpec& m, const Heads& heads) {
+  return heads.qkv() + (m.attention_gate ? heads.queries() : 0);
 }
 
-Elements count_attention(const ModelSpec& m) {
-  const std::int64_t q = m.heads * m.head_dim;
-  const std::int64_t qkv = qkv_rows(m);
+Elements count_attention(const ModelSpec& m, std::int64_t layer) {
+  const Heads heads = heads_of(m, layer);
+  const std::int64_t q = heads.queries();
+  const std::int64_t qkv = qkv_rows(m, heads);
   Elements sum{.matrices = (qkv + q) * m.hidden, .matrix_rows = qkv + m.hidden};
   sum.vectors += m.qkv_bias ? qkv : 0;
   sum.vectors += m.out_bias && adds_once(m.shard) ? m.hidden : 0;
-  sum.vectors += m.qk_norm ? 2 * m.head_dim : 0;
+  sum.vectors += m.qk_norm ? 2 * heads.dim : 0;
   sum.vectors += m.sinks ? m.heads : 0;
-  sum.vectors += m.qk_norm_whole ? (m.heads + m.kv_heads) * m.head_dim : 0;
+  sum.vectors += m.qk_norm_whole ? q + heads.keys() : 0;
   return sum;
 }
 
@@ -63,6 +65,8 @@ Elements count_feed_forward(const ModelSpec& m) {
   const Experts& e = m.experts;
   const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
   const std::int64_t biases = e.biased ? e.count * (1 + 2 * e.intermediate + added_once) : 0;
+  // Norms before experts, of both, and the router's; what experts weigh.
+  const std::int64_t beside = e.beside ? 4 * m.hidden + e.count : 0;
   if (is_encoder(m)) {
     return {.matrices = 2 * m.intermediate * m.hidden,
             .matrix_rows = m.intermediate + m.hidden,
@@ -72,8 +76,8 @@ Elements count_feed_forward(const ModelSpec& m) {
                       router_rows(m) * m.hidden,
           .matrix_rows = (m.intermediate > 0 ? m.hidden : 0) + 2 * m.intermediate +
                          e.count * (m.hidden + 2 * e.intermediate),
-          .vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden + biases +
-                     (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
+          .vectors = (m.norms == Norms::kAround ? 4 : 2) * m.hidden + biases + beside +
+                     (m.layer_scale ? 1 : 0) + (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
 }
 
 /// Rows of a head that scores; 0 where there is none.
@@ -103,7 +107,7 @@ Elements count_elements(const ModelSpec& m) {
   }
   const LayerRange own = own_layers(m);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-    sum += keeps_state(m, layer) ? count_delta_rule(m.linear, m.hidden) : count_attention(m);
+    sum += keeps_state(m, layer) ? count_delta_rule(m.linear, m.hidden) : count_attention(m, layer);
     sum += count_feed_forward(m);
   }
   return sum;
@@ -123,8 +127,6 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
     bytes += static_cast<std::uint64_t>(plain_rows(m.encoder, m.hidden) * m.hidden) *
              dtype_bytes(compute_dtype(image));
   }
-  const std::int64_t q = m.heads * m.head_dim;
-  const std::int64_t kv = m.kv_heads * m.head_dim;
   const LayerRange own = own_layers(m);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     if (keeps_state(m, layer)) {
@@ -134,6 +136,9 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
       bytes += static_cast<std::uint64_t>(2 * m.linear.value_heads * m.hidden) *
                dtype_bytes(compute_dtype(image));
     } else {
+      const Heads heads = heads_of(m, layer);
+      const std::int64_t q = heads.queries();
+      const std::int64_t kv = heads.keys();
       add(Matrix::kQ, layer, m.attention_gate ? 2 * q : q, m.hidden);
       add(Matrix::kK, layer, kv, m.hidden);
       add(Matrix::kV, layer, kv, m.hidden);
@@ -151,9 +156,11 @@ std::uint64_t matrices_bytes(const ModelSpec& m, DType image) {
   return bytes;
 }
 
-std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
-  return static_cast<std::uint64_t>(2 * model.kv_heads) *
-         kv_row_bytes(kv_dtype(model.kv, dtype), model.head_dim);
+/// Of a layer that keeps keys and values, for each token.
+std::uint64_t kv_bytes_of(const ModelSpec& model, DType dtype, std::int64_t layer) {
+  const Heads heads = heads_of(model, layer);
+  return static_cast<std::uint64_t>(2 * heads.kv) *
+         kv_row_bytes(kv_dtype(model.kv, dtype), heads.dim);
 }
 
 /// Layers that have keys and values of their own: an encoder's have them in turn.
@@ -189,7 +196,7 @@ std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {
   const LayerRange own = kv_layers(model);
   std::uint64_t bytes = 0;
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-    bytes += keeps_state(model, layer) ? 0 : kv_bytes_per_layer(model, dtype);
+    bytes += keeps_state(model, layer) ? 0 : kv_bytes_of(model, dtype, layer);
   }
   return bytes;
 }
@@ -210,16 +217,17 @@ std::uint64_t state_bytes(const ModelSpec& model) {
 std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens) {
   HEDDLE_CHECK(tokens >= 0);
   HEDDLE_CHECK(std::cmp_equal(model.window.size(), model.layers));
-  std::uint64_t kept = 0;  // Tokens, summed over layers.
+  std::uint64_t kept = 0;
   const LayerRange own = kv_layers(model);
   for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
     if (keeps_state(model, layer)) {
       continue;
     }
     const std::int64_t window = model.window[static_cast<std::size_t>(layer)];
-    kept += static_cast<std::uint64_t>(window > 0 ? std::min(window, tokens) : tokens);
+    kept += static_cast<std::uint64_t>(window > 0 ? std::min(window, tokens) : tokens) *
+            kv_bytes_of(model, dtype, layer);
   }
-  return kept * kv_bytes_per_layer(model, dtype) + (tokens > 0 ? state_bytes(model) : 0);
+  return kept + (tokens > 0 ? state_bytes(model) : 0);
 }
 
 MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {

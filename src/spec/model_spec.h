@@ -30,7 +30,8 @@ enum class Architecture : std::uint8_t {
   kGptOss,
   kBert,
   kRoberta,
-  kXlmRoberta
+  kXlmRoberta,
+  kGemma4
 };
 
 /// What the gate of an MLP becomes before it is multiplied; of an encoder, whose MLP has no gate,
@@ -41,7 +42,7 @@ enum class Activation : std::uint8_t {
   kGelu  ///< By the error function.
 };
 
-enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope };
+enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope, kProportional };
 
 /// How rotary frequencies are stretched beyond the context a model was trained on.
 struct RopeScaling {
@@ -62,6 +63,9 @@ struct RopeScaling {
   std::vector<double> factors{};
   /// longrope: those of a context within original_max_position, which fit_rope() puts in `factors`.
   std::vector<double> short_factors{};
+  /// proportional: of the pairs of a head so many rotate, the first ones, at the speeds that they
+  /// have where all do.
+  double share = 1.0;
 };
 
 /// A mixture of experts in place of each layer's MLP: gated MLPs, of which a token takes the
@@ -81,6 +85,9 @@ struct Experts {
   /// Experts of all layers that a device has in its memory at once, and that take turns there: the
   /// others stay with the host. 0: it has all of them.
   std::int64_t slots = 0;
+  /// They are beside an MLP of which every token takes all. Both have norms of their own, before
+  /// them and of what they give, and so has the router, whose choice weighs by expert (Gemma 4).
+  bool beside = false;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
@@ -223,8 +230,16 @@ struct ModelSpec {
   /// Ranks that its LoRA adapters have at most; 0: it has none.
   std::int64_t adapter_rank = 0;
   KvType kv = KvType::kComputed;  ///< As it is configured; no checkpoint says it.
-  /// Of a shard `heads`, `kv_heads` and both `intermediate` are its own, all else is the whole
-  /// model's.
+  // Where layers that are LayerRope::kModels have heads of attention of other sizes (Gemma 4):
+  // those, of which `heads` are queries all the same. 0: all layers have the same.
+  std::int64_t global_kv_heads = 0;
+  std::int64_t global_head_dim = 0;
+  /// In those layers what keys are made of, before norm and rotation, is what values are made of.
+  bool keys_are_values = false;
+  bool value_norm = false;   ///< Norm, without weights, over head_dim of each value head.
+  bool layer_scale = false;  ///< What a layer gives is multiplied by a number of its own.
+  /// Of a shard `heads`, `kv_heads`, `global_kv_heads` and both `intermediate` are its own, all
+  /// else is the whole model's.
   Shard shard{};
   /// Of a stage `layers` and all else is the whole model's.
   PipeStage stage{};

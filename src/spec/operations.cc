@@ -1,5 +1,6 @@
 #include "spec/operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -12,7 +13,23 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (model.adapter_rank > 0) {
     return "LoRA adapters";
   }
+  const std::vector<Heads> kinds = kinds_of_heads(model);
+  if (std::ranges::any_of(kinds, [](const Heads& heads) { return heads.dim > kGpuHeadDim; })) {
+    return "heads of attention wider than 256";
+  }
+  if (model.global_head_dim > 0) {
+    return "layers whose heads differ in size";
+  }
+  if (model.value_norm) {
+    return "norms of values";
+  }
+  if (model.layer_scale) {
+    return "layers that are multiplied by a number of their own";
+  }
   const Experts& experts = model.experts;
+  if (experts.beside) {
+    return "experts beside an MLP that all tokens take";
+  }
   if (experts.slots > 0) {
     return "experts that stay in host memory";
   }
@@ -50,8 +67,32 @@ void fit_rope(ModelSpec& model, std::int64_t context) {
   rope.short_factors.clear();
 }
 
-std::int64_t rotary_dim(const ModelSpec& model) {
-  return model.rotary_dim > 0 ? model.rotary_dim : model.head_dim;
+LayerRope rope_of(const ModelSpec& model, std::int64_t layer) {
+  return model.layer_rope.empty() ? LayerRope::kModels
+                                  : model.layer_rope[static_cast<std::size_t>(layer)];
+}
+
+Heads heads_of(const ModelSpec& model, LayerRope rope) {
+  const bool global = model.global_head_dim > 0 && rope == LayerRope::kModels;
+  return {.query = model.heads,
+          .kv = global ? model.global_kv_heads : model.kv_heads,
+          .dim = global ? model.global_head_dim : model.head_dim};
+}
+
+Heads heads_of(const ModelSpec& model, std::int64_t layer) {
+  return heads_of(model, rope_of(model, layer));
+}
+
+std::vector<Heads> kinds_of_heads(const ModelSpec& model) {
+  std::vector<Heads> kinds{heads_of(model, LayerRope::kLocal)};
+  if (model.global_head_dim > 0) {
+    kinds.push_back(heads_of(model, LayerRope::kModels));
+  }
+  return kinds;
+}
+
+std::int64_t rotary_dim(const ModelSpec& model, LayerRope rope) {
+  return model.rotary_dim > 0 ? model.rotary_dim : heads_of(model, rope).dim;
 }
 
 float attention_scale(const ModelSpec& model) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "spec/model_spec.h"
 
@@ -10,6 +11,8 @@ namespace heddle::spec {
 /// Of experts, what a GPU's kernels have room for: in a layer, and that a token takes.
 inline constexpr std::int64_t kGpuExperts = 1024;
 inline constexpr std::int64_t kGpuActiveExperts = 32;
+/// Elements of a head of attention, likewise.
+inline constexpr std::int64_t kGpuHeadDim = 256;
 
 /// What of the operations of a model, whose image is of `image`, only CPUs have so far, in words
 /// for messages: "LoRA adapters", "experts in float32 or int8". Empty where GPUs have
@@ -41,8 +44,32 @@ inline constexpr std::int64_t kGpuActiveExperts = 32;
 /// Whether this layer has that in place of keys and values.
 [[nodiscard]] bool keeps_state(const ModelSpec& model, std::int64_t layer);
 
-/// How many elements of each query and key head rotate.
-[[nodiscard]] std::int64_t rotary_dim(const ModelSpec& model);
+/// The heads of attention of a layer.
+struct Heads {
+  std::int64_t query = 0;
+  std::int64_t kv = 0;
+  std::int64_t dim = 0;  ///< Of each.
+
+  /// Elements of all queries of a token, of all its keys, and of queries, keys and values.
+  [[nodiscard]] std::int64_t queries() const { return query * dim; }
+  [[nodiscard]] std::int64_t keys() const { return kv * dim; }
+  [[nodiscard]] std::int64_t qkv() const { return queries() + 2 * keys(); }
+};
+
+/// By which rotary embedding a layer turns.
+[[nodiscard]] LayerRope rope_of(const ModelSpec& model, std::int64_t layer);
+
+/// The heads of layers that turn so.
+[[nodiscard]] Heads heads_of(const ModelSpec& model, LayerRope rope);
+
+/// The heads of a layer, which has attention.
+[[nodiscard]] Heads heads_of(const ModelSpec& model, std::int64_t layer);
+
+/// The heads that layers of the model have: one kind, or two.
+[[nodiscard]] std::vector<Heads> kinds_of_heads(const ModelSpec& model);
+
+/// How many elements of each query and key head rotate, in layers that turn so.
+[[nodiscard]] std::int64_t rotary_dim(const ModelSpec& model, LayerRope rope = LayerRope::kModels);
 
 /// Chooses the factors of longrope for contexts of at most `context` tokens: the short ones where
 /// that is within original_max_position, else the long ones. The choice holds for all requests, so

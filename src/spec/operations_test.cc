@@ -35,6 +35,24 @@ TEST(CpuOnly, NamesWhatGpusLackOfExperts) {
   EXPECT_EQ(cpu_only(model, DType::kBf16), "so many experts");
 }
 
+TEST(CpuOnly, NamesWhatGpusLackOfGemma4) {
+  ModelSpec model{.kv_heads = 2, .head_dim = 256};
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "");
+  model.global_head_dim = 128;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "layers whose heads differ in size");
+  model.global_head_dim = 512;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "heads of attention wider than 256");
+  model.global_head_dim = 0;
+  model.value_norm = true;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "norms of values");
+  model.value_norm = false;
+  model.layer_scale = true;
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "layers that are multiplied by a number of their own");
+  model.layer_scale = false;
+  model.experts = {.count = 8, .active = 2, .intermediate = 48, .beside = true};
+  EXPECT_EQ(cpu_only(model, DType::kBf16), "experts beside an MLP that all tokens take");
+}
+
 TEST(CpuOnly, IsNothingOfGptOss) {
   ModelSpec model{
       .hidden = 64, .layers = 1, .experts = {.count = 8, .active = 2, .intermediate = 48}};

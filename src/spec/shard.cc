@@ -11,8 +11,8 @@ namespace {
 bool is_divided(const ModelSpec& model, std::int64_t ranks) {
   return !model.qk_norm_whole && !is_encoder(model) && !has_states(model) &&
          !model.attention_gate && model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
-         model.intermediate % ranks == 0 && model.experts.intermediate % ranks == 0 &&
-         ranks <= model.vocab;
+         model.global_kv_heads % ranks == 0 && model.intermediate % ranks == 0 &&
+         model.experts.intermediate % ranks == 0 && ranks <= model.vocab;
 }
 
 /// "1, 2 or 4": the numbers of ranks that would do.
@@ -26,6 +26,13 @@ std::string possible_ranks(const ModelSpec& model) {
     }
   }
   return last.empty() ? "only " + text : text + " or " + last;
+}
+
+/// "8 key-value heads", "8 and 2 key-value heads".
+std::string kv_heads(const ModelSpec& model) {
+  const std::string global =
+      model.global_kv_heads > 0 ? " and " + std::to_string(model.global_kv_heads) : "";
+  return std::to_string(model.kv_heads) + global + " key-value heads";
 }
 
 /// "MLP of 48", "experts of 16".
@@ -61,8 +68,8 @@ Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
   }
   return Error{Code::kInvalidArgument,
                "divide a model into " + std::to_string(ranks) + " shards: its " +
-                   std::to_string(model.heads) + " attention heads, " +
-                   std::to_string(model.kv_heads) + " key-value heads and " + widths(model) +
+                   std::to_string(model.heads) + " attention heads, " + kv_heads(model) + " and " +
+                   widths(model) +
                    " must be multiples of that; possible here: " + possible_ranks(model)};
 }
 
@@ -72,6 +79,7 @@ ModelSpec shard_of(const ModelSpec& model, Shard shard) {
   ModelSpec own = model;
   own.heads /= shard.ranks;
   own.kv_heads /= shard.ranks;
+  own.global_kv_heads /= shard.ranks;
   own.intermediate /= shard.ranks;
   own.experts.intermediate /= shard.ranks;
   own.shard = shard;

@@ -234,6 +234,10 @@ Result<std::vector<AdapterPair>> Pairs::take(const std::vector<std::string>& tar
 /// Bases of which nobody has adapted all parts yet.
 Result<void> check_base(const spec::ModelSpec& base) {
   const bool whole = base.shard.ranks == 1 && spec::stages_of(base) == 1;
+  if (whole && base.global_head_dim > 0) {
+    return Error{Code::kInvalidArgument,
+                 "adapters of models whose layers have heads of two sizes are not built in"};
+  }
   if (whole && !spec::has_states(base) && !base.attention_gate) {
     return {};
   }

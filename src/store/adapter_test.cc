@@ -127,6 +127,9 @@ TEST_F(AdapterTest, BasesThatCannotHaveOneAreRefused) {
   base.attention_gate = true;
   EXPECT_NE(said(base).find("linear or gated attention"), std::string::npos);
   base = tiny_model();
+  base.global_head_dim = 8;
+  EXPECT_NE(said(base).find("heads of two sizes"), std::string::npos);
+  base = tiny_model();
   base.shard.ranks = 2;
   EXPECT_NE(said(base).find("sharded or cut into stages"), std::string::npos);
   base = tiny_model();

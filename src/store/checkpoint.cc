@@ -284,17 +284,19 @@ std::vector<spec::Matrix> matrices_of(Role role) {
 }
 
 /// Of which of them source `i` is: of queries, keys and values by name, as gated attention has
-/// them by head.
+/// them by head; keys that come twice are values.
 spec::Matrix matrix_of(const std::vector<spec::Matrix>& matrices,
-                       std::size_t i,
-                       std::string_view name) {
+                       const std::vector<ImageSource>& sources,
+                       std::size_t i) {
+  const std::string& name = sources[i].name;
   constexpr std::array<std::pair<std::string_view, spec::Matrix>, 3> kNamed = {
       std::pair{".q_proj.weight", spec::Matrix::kQ},
       std::pair{".k_proj.weight", spec::Matrix::kK},
       std::pair{".v_proj.weight", spec::Matrix::kV}};
   for (const auto& [ending, matrix] : kNamed) {
     if (name.ends_with(ending)) {
-      return matrix;
+      const bool again = matrix == spec::Matrix::kK && i > 0 && sources[i - 1].name == name;
+      return again ? spec::Matrix::kV : matrix;
     }
   }
   return matrices[i % matrices.size()];
@@ -319,7 +321,7 @@ std::vector<spec::DType> formats_of(const TensorSet& tensors, const spec::ModelS
     for (std::size_t i = 0; !matrices.empty() && i < image.sources.size(); ++i) {
       const std::string& name = image.sources[i].name;
       const TensorSet::Entry* entry = tensors.find(name);
-      const spec::Matrix matrix = matrix_of(matrices, i, name);
+      const spec::Matrix matrix = matrix_of(matrices, image.sources, i);
       const spec::DType format = format_of(entry, matrix);
       const auto [at, fresh] = found.emplace(spec::format_index(matrix, image.layer), format);
       at->second = fresh || at->second == format ? format : spec::DType::kBf16;

@@ -12,8 +12,8 @@ namespace heddle::store {
 namespace {
 
 constexpr std::string_view kLayers = "model.layers.";
-constexpr std::string_view kGateUp = ".mlp.experts.gate_up_proj";
-constexpr std::string_view kDown = ".mlp.experts.down_proj";
+constexpr std::string_view kGateUp = ".experts.gate_up_proj";
+constexpr std::string_view kDown = ".experts.down_proj";
 constexpr std::int64_t kExpertsMax = 1 << 10;  // As spec/config_json.cc.
 
 /// Whether it is [experts, rows, columns] of elements one by one, rows being so many parts.

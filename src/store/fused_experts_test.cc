@@ -49,6 +49,15 @@ TEST(FusedExperts, BecomeTheMatricesOfEach) {
   EXPECT_THAT(set.find(experts + "1.up_proj.weight")->tensor.shape, ElementsAre(2, 3));
 }
 
+TEST(FusedExperts, MayBeBesideTheMlp) {
+  const TempDirectory directory;
+  write_safetensors(directory.path() / "model.safetensors",
+                    {{"model.layers.0.experts.gate_up_proj", counting({1, 4, 1}, 4)}});
+  TensorSet set = TensorSet::open(directory.path()).value();
+  split_experts(set);
+  EXPECT_THAT(numbers(set, "model.layers.0.experts.0.up_proj.weight"), testing::ElementsAre(2, 3));
+}
+
 TEST(FusedExperts, OfAnotherShapeOrPlaceStayAsTheyAre) {
   const TempDirectory directory;
   write_safetensors(directory.path() / "model.safetensors",

@@ -11,6 +11,7 @@
 #include "spec/operations.h"
 #include "spec/pipe_stage.h"
 #include "spec/shard.h"
+#include "store/expert_names.h"
 
 namespace heddle::store {
 namespace {
@@ -59,10 +60,14 @@ class Planner {
           plan_experts();
         }
         if (model_.intermediate > 0) {
-          plan_mlp(model_.experts.count > 0 ? "mlp.shared_expert" : "mlp");
+          const bool shared = model_.experts.count > 0 && !model_.experts.beside;
+          plan_mlp(shared ? "mlp.shared_expert" : "mlp");
         }
         if (model_.norms != spec::Norms::kBefore) {
           norm(Role::kMlpNorm, name("post_feedforward_layernorm.weight"), model_.hidden);
+        }
+        if (model_.layer_scale) {
+          vector(Role::kLayerScale, {whole(name("layer_scalar"), 1)});
         }
       }
       end_stage();
@@ -223,18 +228,19 @@ class Planner {
   }
 
   void plan_attention() {
-    const std::int64_t q = model_.heads * model_.head_dim;
-    const std::int64_t kv = model_.kv_heads * model_.head_dim;
+    const spec::Heads heads = spec::heads_of(model_, layer_);
+    const std::int64_t q = heads.queries();
+    const std::int64_t kv = heads.keys();
     matrix(Role::kQkv, Role::kQkvScale, all_columns(model_.hidden), qkv_parts(q, kv));
     if (model_.qkv_bias) {
       vector(Role::kQkvBias,
              {divided(name("self_attn.q_proj.bias"), q),
               divided(name("self_attn.k_proj.bias"), kv),
-              divided(name("self_attn.v_proj.bias"), kv)});
+              divided(name(fmt::format("self_attn.{}.bias", value_name())), kv)});
     }
     if (model_.qk_norm || model_.qk_norm_whole) {
-      norm(Role::kQNorm, name("self_attn.q_norm.weight"), model_.qk_norm ? model_.head_dim : q);
-      norm(Role::kKNorm, name("self_attn.k_norm.weight"), model_.qk_norm ? model_.head_dim : kv);
+      norm(Role::kQNorm, name("self_attn.q_norm.weight"), model_.qk_norm ? heads.dim : q);
+      norm(Role::kKNorm, name("self_attn.k_norm.weight"), model_.qk_norm ? heads.dim : kv);
     }
     if (model_.sinks) {
       vector(Role::kSinks, {divided(name("self_attn.sinks"), model_.heads)});
@@ -280,7 +286,13 @@ class Planner {
     }
     return {divided(name("self_attn.q_proj.weight"), q, Matrix::kQ),
             divided(name("self_attn.k_proj.weight"), kv, Matrix::kK),
-            divided(name("self_attn.v_proj.weight"), kv, Matrix::kV)};
+            divided(name(fmt::format("self_attn.{}.weight", value_name())), kv, Matrix::kV)};
+  }
+
+  /// What a checkpoint calls the projection that values come of.
+  [[nodiscard]] std::string_view value_name() const {
+    const bool global = spec::rope_of(model_, layer_) == spec::LayerRope::kModels;
+    return model_.keys_are_values && global ? "k_proj" : "v_proj";
   }
 
   /// Of gated attention a checkpoint has the rows of each head's query and then those of its gate.
@@ -398,30 +410,6 @@ class Planner {
                                                      : "post_attention_layernorm.weight");
   }
 
-  /// What published checkpoints call the parts of a layer's experts.
-  struct ExpertNames {
-    std::string_view router;
-    std::string_view experts;
-    std::string_view gate;
-    std::string_view up;
-    std::string_view down;
-  };
-  [[nodiscard]] ExpertNames expert_names() const {
-    if (model_.architecture == spec::Architecture::kMixtral) {
-      return {.router = "block_sparse_moe.gate.weight",
-              .experts = "block_sparse_moe.experts",
-              .gate = "w1",
-              .up = "w3",
-              .down = "w2"};
-    }
-    const bool gpt_oss = model_.architecture == spec::Architecture::kGptOss;
-    return {.router = gpt_oss ? "mlp.router.weight" : "mlp.gate.weight",
-            .experts = "mlp.experts",
-            .gate = "gate_proj",
-            .up = "up_proj",
-            .down = "down_proj"};
-  }
-
   /// What gates or ups of experts are in the image.
   [[nodiscard]] spec::DType expert_dtype(Matrix matrix) const {
     return spec::matrix_dtype(model_, layout_.dtype, matrix, layer_, model_.hidden);
@@ -430,13 +418,15 @@ class Planner {
   void plan_experts() {
     const std::int64_t count = model_.experts.count;
     const std::int64_t width = model_.experts.intermediate;
-    const ExpertNames names = expert_names();
+    const ExpertNames names = expert_names(model_);
     const auto part_name = [&](std::int64_t expert, std::string_view part) {
       return name(fmt::format("{}.{}.{}.weight", names.experts, expert, part));
     };
     const spec::DType plain = spec::compute_dtype(layout_.dtype);
     add(Role::kRouter, plain, all_columns(model_.hidden), {whole(name(names.router), count)});
-    if (model_.intermediate > 0) {
+    if (model_.experts.beside) {
+      plan_norms_beside();
+    } else if (model_.intermediate > 0) {
       add(Role::kSharedGate,
           plain,
           all_columns(model_.hidden),
@@ -462,9 +452,21 @@ class Planner {
     }
   }
 
+  /// Of experts that are beside an MLP.
+  void plan_norms_beside() {
+    for (const auto& [role, part] :
+         {std::pair(Role::kExpertsNorm, "pre_feedforward_layernorm_2.weight"),
+          std::pair(Role::kRouterNorm, "router.scale"),
+          std::pair(Role::kMlpOwnNorm, "post_feedforward_layernorm_1.weight"),
+          std::pair(Role::kExpertsOwnNorm, "post_feedforward_layernorm_2.weight")}) {
+      norm(role, name(part), model_.hidden);
+    }
+    vector(Role::kExpertScales, {whole(name("router.per_expert_scale"), model_.experts.count)});
+  }
+
   void plan_expert_biases() {
     const std::int64_t count = model_.experts.count;
-    const ExpertNames names = expert_names();
+    const ExpertNames names = expert_names(model_);
     const auto part_name = [&](std::int64_t expert, std::string_view part) {
       return name(fmt::format("{}.{}.{}.bias", names.experts, expert, part));
     };

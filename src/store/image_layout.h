@@ -15,9 +15,10 @@ namespace heddle::store {
 enum class Role : std::uint8_t {
   kEmbedding,  ///< [vocab, hidden]
   kInputNorm,  ///< [hidden]
-  /// [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent, and where attention is
-  /// gated as many rows of gates as of q. Where those are stored as different types of blocks,
-  /// several tensors behind each other, each of as many rows as are alike. So is kGateUp.
+  /// [(heads + 2 kv_heads) head_dim, hidden], by the layer's spec::heads_of(): q, k and v rows
+  /// adjacent, those of k once more where keys are values, and where attention is gated as many
+  /// rows of gates as of q. Where those are stored as different types of blocks, several tensors
+  /// behind each other, each of as many rows as are alike. So is kGateUp.
   kQkv,
   kQkvBias,     ///< [(heads + 2 kv_heads) head_dim]
   kQNorm,       ///< [head_dim], or of all heads where ModelSpec::qk_norm_whole.
@@ -74,6 +75,14 @@ enum class Role : std::uint8_t {
   kScoreDenseBias,  ///< [hidden]
   kScore,           ///< [1, hidden], of compute_dtype().
   kScoreBias,       ///< [1]
+  // Where Experts::beside says so: norms of what goes into experts and into the router, of what the
+  // MLP gives, and of what experts give.
+  kExpertsNorm,     ///< [hidden]
+  kRouterNorm,      ///< [hidden]
+  kMlpOwnNorm,      ///< [hidden]
+  kExpertsOwnNorm,  ///< [hidden]
+  kExpertScales,    ///< [experts]: what the weights of each are multiplied with.
+  kLayerScale,      ///< [1], where ModelSpec::layer_scale.
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the

@@ -53,7 +53,18 @@ spec::ModelSpec random_spec(Rng& rng) {
     model.sinks = rng.below(2) == 0;
     model.mlp_bias = false;
     model.intermediate = rng.below(2) == 0 ? 0 : model.intermediate;
+    model.experts.beside = model.intermediate > 0 && rng.below(2) == 0;
   }
+  if (rng.below(2) == 0) {
+    model.global_kv_heads = between(1, 4);
+    model.global_head_dim = 2 * between(1, 20);
+    model.keys_are_values = rng.below(2) == 0;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      model.layer_rope.push_back(rng.below(2) == 0 ? spec::LayerRope::kLocal
+                                                   : spec::LayerRope::kModels);
+    }
+  }
+  model.layer_scale = rng.below(2) == 0;
   return model;
 }
 
@@ -113,6 +124,76 @@ TEST(ImageLayout, ExpertsLieBehindEachOther) {
   EXPECT_EQ(gate->dtype, spec::DType::kBf16) << "routers are not rounded to int8";
 }
 
+TEST(ImageLayout, LayersHaveHeadsOfTheirOwn) {
+  spec::ModelSpec model = tiny_model();
+  model.layers = 2;
+  model.norms = spec::Norms::kAround;
+  model.qk_norm = model.layer_scale = model.keys_are_values = true;
+  model.layer_rope = {spec::LayerRope::kLocal, spec::LayerRope::kModels};
+  model.global_kv_heads = 1;
+  model.global_head_dim = 2 * model.head_dim;
+  const ImageLayout layout = plan_image(model, spec::DType::kBf16);
+  EXPECT_THAT(roles(layout, 1),
+              ElementsAre(Role::kInputNorm,
+                          Role::kQkv,
+                          Role::kQNorm,
+                          Role::kKNorm,
+                          Role::kOut,
+                          Role::kAttentionNorm,
+                          Role::kPostNorm,
+                          Role::kGateUp,
+                          Role::kDown,
+                          Role::kMlpNorm,
+                          Role::kLayerScale));
+  const auto of_layer = [&](Role role, std::int64_t layer) {
+    return *std::ranges::find_if(layout.tensors, [&](const ImageTensor& tensor) {
+      return tensor.role == role && tensor.layer == layer;
+    });
+  };
+  const ImageTensor local = of_layer(Role::kQkv, 0);
+  EXPECT_EQ(local.rows, (model.heads + 2 * model.kv_heads) * model.head_dim);
+  EXPECT_EQ(local.sources.at(2).name, "model.layers.0.self_attn.v_proj.weight");
+  const ImageTensor global = of_layer(Role::kQkv, 1);
+  EXPECT_EQ(global.rows, (model.heads + 2) * model.global_head_dim);
+  EXPECT_EQ(global.sources.at(1).name, "model.layers.1.self_attn.k_proj.weight");
+  EXPECT_EQ(global.sources.at(2).name, global.sources.at(1).name) << "keys are values";
+  EXPECT_EQ(global.sources.at(2).row, (model.heads + 1) * model.global_head_dim);
+  EXPECT_EQ(of_layer(Role::kKNorm, 1).rows, model.global_head_dim);
+  EXPECT_EQ(of_layer(Role::kOut, 1).columns, model.heads * model.global_head_dim);
+}
+
+TEST(ImageLayout, ExpertsBesideAnMlpHaveNormsOfTheirOwn) {
+  spec::ModelSpec model = tiny_model();
+  model.norms = spec::Norms::kAround;
+  model.experts = {.count = 3, .active = 2, .intermediate = 4, .beside = true};
+  const ImageLayout layout = plan_image(model, spec::DType::kBf16);
+  EXPECT_THAT(roles(layout, 0),
+              ElementsAre(Role::kInputNorm,
+                          Role::kQkv,
+                          Role::kOut,
+                          Role::kAttentionNorm,
+                          Role::kPostNorm,
+                          Role::kRouter,
+                          Role::kExpertsNorm,
+                          Role::kRouterNorm,
+                          Role::kMlpOwnNorm,
+                          Role::kExpertsOwnNorm,
+                          Role::kExpertScales,
+                          Role::kExpertsGateUp,
+                          Role::kExpertsDown,
+                          Role::kGateUp,
+                          Role::kDown,
+                          Role::kMlpNorm));
+  const auto name_of = [&](Role role) {
+    return std::ranges::find(layout.tensors, role, &ImageTensor::role)->sources.at(0).name;
+  };
+  EXPECT_EQ(name_of(Role::kRouter), "model.layers.0.router.proj.weight");
+  EXPECT_EQ(name_of(Role::kRouterNorm), "model.layers.0.router.scale");
+  EXPECT_EQ(name_of(Role::kExpertScales), "model.layers.0.router.per_expert_scale");
+  EXPECT_EQ(name_of(Role::kExpertsGateUp), "model.layers.0.experts.0.gate_proj.weight");
+  EXPECT_EQ(name_of(Role::kGateUp), "model.layers.0.mlp.gate_proj.weight");
+}
+
 TEST(ImageLayout, GathersQueriesKeysAndValues) {
   const ImageLayout layout = plan_image(tiny_model(), spec::DType::kF32);
   const ImageTensor& qkv = layout.tensors[2];
@@ -170,6 +251,7 @@ spec::ModelSpec random_shard(spec::ModelSpec model, Rng& rng) {
   const auto ranks = static_cast<std::int64_t>(1 + rng.below(3));
   model.heads *= ranks;
   model.kv_heads *= ranks;
+  model.global_kv_heads *= ranks;
   model.intermediate *= ranks;
   model.experts.intermediate *= ranks;
   model.vocab += ranks;

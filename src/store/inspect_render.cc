@@ -33,6 +33,8 @@ std::string_view rope_name(RopeKind kind) {
       return "yarn";
     case RopeKind::kLongRope:
       return "longrope";
+    case RopeKind::kProportional:
+      return "proportional";
   }
   return "?";
 }
@@ -109,17 +111,20 @@ std::string extras_text(const ModelSpec& model) {
                                                                   : "own output head"};
   const spec::Scales& scales = model.scales;
   const bool scaled = scales.embedding != 1 || scales.residual != 1 || scales.logits != 1;
-  const std::array<std::pair<bool, std::string_view>, 15> switches = {
+  const std::array<std::pair<bool, std::string_view>, 18> switches = {
       std::pair{model.qkv_bias, "q/k/v bias"},
       std::pair{model.out_bias, "output bias"},
       std::pair{model.mlp_bias, "mlp bias"},
       std::pair{model.qk_norm, "q/k norm"},
       std::pair{model.qk_norm_whole, "q/k norm over all heads"},
+      std::pair{model.value_norm, "norm of values"},
+      std::pair{model.keys_are_values, "keys that are values"},
       std::pair{model.norms == spec::Norms::kAround, "norms around attention and mlp"},
       std::pair{model.norms == spec::Norms::kAfter, "norms behind attention and mlp"},
       std::pair{model.activation != spec::Activation::kSilu, "GELU"},
       std::pair{model.attention_gate, "gated attention"},
       std::pair{model.sinks, "sinks of attention"},
+      std::pair{model.layer_scale, "multipliers of layers"},
       std::pair{model.experts.biased, "biases of experts"},
       std::pair{model.experts.gate_limit > 0, "gates within a limit"},
       std::pair{scaled, "multipliers"},

@@ -102,7 +102,8 @@ inline TestTensors plausible_model(const spec::ModelSpec& model, Rng& rng) {
   TestTensors tensors = random_model(model, rng, [](std::size_t) { return StoredType::kF32; });
   for (auto& [name, tensor] : tensors) {
     const bool matrix = tensor.shape.size() == 2;
-    const bool norm = name.ends_with("norm.weight");
+    const bool norm = !matrix && (name.find("norm") != std::string::npos ||
+                                  name.ends_with("scale") || name.ends_with("scalar"));
     const double spread = matrix ? 1.7 / std::sqrt(static_cast<double>(tensor.shape[1])) : 0.2;
     for (std::size_t i = 0; i < tensor.data.size(); i += sizeof(float)) {
       const double draw = static_cast<double>(rng.below(1U << 24U)) * 0x1p-23 - 1.0;

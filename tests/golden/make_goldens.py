@@ -36,8 +36,8 @@ NOTICEABLE = 1e-2
 # An expert counts as clearly chosen if the next one's logit is further below than this: then
 # rounding to bfloat16 chooses the same.
 ROUTER_MARGIN = 0.05
-# Linear attention normalises sums that may cancel, so that some random models make much of any
-# rounding. Those are taken whose logits in bfloat16 are as near as this, by row.
+# Linear attention normalises sums that may cancel, and Gemma 4 values, so that some random models make
+# much of any rounding. Those are taken whose logits in bfloat16 are as near as this, by row.
 STEADY = 2e-2
 ROUTER_GAIN = 3.0
 
@@ -131,6 +131,54 @@ def gemma3(**changes):
         "Gemma3ForCausalLM",
         **{"query_pre_attn_scalar": 16, "num_hidden_layers": 6, **changes},
     )
+
+
+def gemma4(**changes):
+    """As the dense one of 31B: its layers without a window have fewer and wider heads, whose keys are values too."""
+    layers = {"num_hidden_layers": 3, "layer_types": ["full_attention", "sliding_attention", "full_attention"]}
+    heads = {"global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
+    rope = {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 500.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    }
+    others = {
+        "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+        "enable_moe_block": False,
+        "final_logit_softcapping": 8.0,
+        "rope_theta": ...,
+        "rope_parameters": rope,
+    }
+    return gemma("gemma4_text", "Gemma4ForCausalLM", **{**layers, **heads, **others, **changes})
+
+
+def gemma4_moe(**changes):
+    """As that of 26B: each layer has experts beside its MLP."""
+    experts = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 16}
+    return gemma4(**{"intermediate_size": 32, **experts, **changes})
+
+
+def gemma4_images(**changes):
+    """Text and images: the config of the decoder stands within."""
+    text = gemma4_moe(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], vocab_size=69)
+    for outside in ("architectures", "torch_dtype", "bos_token_id", "eos_token_id"):
+        del text[outside]
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "num_key_value_heads": 2, "head_dim": 4, "patch_size": 4, "position_embedding_size": 8,
+              "model_type": "gemma4_vision"}
+    config = {
+        "architectures": ["Gemma4ForConditionalGeneration"],
+        "model_type": "gemma4",
+        "torch_dtype": "bfloat16",
+        "text_config": text,
+        "vision_config": vision,
+        "audio_config": None,
+        "boi_token_id": 66,
+        "eoi_token_id": 67,
+        "image_token_id": 68,
+        "eos_token_id": [1, 60],
+    }
+    return {**config, **changes}
 
 
 def gemma3_images(**changes):
@@ -508,6 +556,32 @@ CASES = {
         {"n": 48, "vocab": 66},
         {"text_config": {**gemma3_images()["text_config"], "sliding_window": 48}},
     ),
+    "gemma4": (gemma4(), {"n": 48}, {"sliding_window": 48}),
+    "gemma4-f32": (
+        gemma4(
+            torch_dtype="float32",
+            attention_k_eq_v=False,
+            num_global_key_value_heads=...,
+            final_logit_softcapping=...,
+            num_hidden_layers=6,
+            layer_types=...,
+            hidden_size=24,
+            intermediate_size=32,
+        ),
+        {"n": 48},
+        {
+            "rope_parameters": {
+                **gemma4()["rope_parameters"],
+                "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+            }
+        },
+    ),
+    "gemma4-moe": (gemma4_moe(), {"n": 48}, {"top_k_experts": 1}),
+    "gemma4-images": (
+        gemma4_images(),
+        {"n": 48, "vocab": 66, "auto": "AutoModelForImageTextToText"},
+        {"text_config": {**gemma4_images()["text_config"], "top_k_experts": 1}},
+    ),
     "granite": (granite(), {"n": 48}, {"residual_multiplier": 1.0}),
     "granite-f32": (
         granite(torch_dtype="float32", tie_word_embeddings=True, mlp_bias=True),
@@ -593,8 +667,11 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
         noise = torch.randn(weight.shape, generator=generator)
         if "norm" in name:
             # Gemma's are less 1, and those of hybrids but one.
-            less_one = "gemma" in kind or (hybrid and "linear_attn" not in name)
+            less_one = kind.startswith(("gemma2", "gemma3")) or (hybrid and "linear_attn" not in name)
             weight.data = (0 if less_one else 1) + 0.3 * noise
+            if "gemma4" in kind and name.endswith(("q_norm.weight", "k_norm.weight")):
+                # Its scores are not divided by the root of head_dim.
+                weight.data /= weight.shape[0] ** 0.25
         elif name.endswith("A_log"):
             weight.data = noise - 2  # So that some of it is there after ten positions.
         elif "conv1d" in name:
@@ -604,14 +681,21 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
             weight.data = ROUTER_GAIN * noise
         elif name.endswith("bias"):
             weight.data = 0.3 * noise
+        elif name.endswith(("router.scale", "per_expert_scale")):
+            weight.data = 1 + 0.3 * noise
         elif name.endswith("sinks"):
             weight.data = noise + 1
         elif "embed_tokens" in name:
             weight.data = noise
         else:
             gain = 0.5 if ("o_proj" in name or "down_proj" in name) else 1.0
-            gain = ROUTER_GAIN if name.endswith(("mlp.gate.weight", "mlp.router.weight")) else gain
+            # That of Gemma 4 is behind a division by the root of the width.
+            gain = ROUTER_GAIN * weight.shape[-1] ** 0.5 if name.endswith("router.proj.weight") else gain
+            gain = ROUTER_GAIN if name.endswith(("mlp.gate.weight", "router.weight")) else gain
             weight.data = gain * noise / weight.shape[-1] ** 0.5
+    for name, number in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            number.data = 0.8 + 0.2 * torch.randn(number.shape, generator=generator)
 
 
 def fuse_experts(folder: pathlib.Path) -> None:
@@ -676,10 +760,12 @@ def router_margin(model: torch.nn.Module, ids: torch.Tensor, active: int) -> flo
     margins = [float("inf")]
 
     def look(module, inputs, output):
-        best = output[0].topk(active + 1).values
+        # Gemma 4's gives what the softmax makes of them.
+        numbers = output[0].log() if "Gemma4" in type(module).__name__ else output[0]
+        best = numbers.topk(active + 1).values
         margins.append((best[..., active - 1] - best[..., active]).min().item())
 
-    routers = ("mlp.gate", "mlp.router")
+    routers = ("mlp.gate", "router")
     hooks = [m.register_forward_hook(look) for name, m in model.named_modules() if name.endswith(routers)]
     logits(model, ids)
     for hook in hooks:
@@ -740,10 +826,11 @@ def make(name: str) -> str:
         expected = logits(model, ids)
         continuation, margin = greedy(model, ids[:PROMPT_TOKENS])
         decoder = config.get("text_config", config)
-        lead = router_margin(model, ids, decoder.get("num_experts_per_tok", 0))
+        active = decoder.get("num_experts_per_tok") or decoder.get("top_k_experts", 0)
+        lead = router_margin(model, ids, active)
         if margin < GREEDY_MARGIN or lead < ROUTER_MARGIN:
             continue
-        if "linear_num_key_heads" not in decoder:
+        if "linear_num_key_heads" not in decoder and "global_head_dim" not in decoder:
             break
         if row_distance(logits(load(folder, torch.bfloat16, auto), ids), expected) <= STEADY:
             break

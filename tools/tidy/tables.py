@@ -81,6 +81,7 @@ TESTED_BY = {
     "engine/state_copies.cc": "engine/decoder_states_test.cc",
     "engine/decoder_adapters.cc": "engine/adapters_test.cc",
     "engine/decoder_experts.cc": "engine/expert_slots_test.cc",
+    "store/expert_names.cc": "store/image_layout_test.cc",
     "engine/stored_kv.cc": "engine/kept_kv_test.cc",
     "manager/expected_demands.cc": "core/manager/passes/prewarm_test.cc",
     "gateway/news_stream.cc": "gateway/log_handlers_test.cc",

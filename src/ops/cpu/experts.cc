@@ -8,6 +8,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
+#include "ops/gelu_mul.h"
 #include "ops/linear.h"
 #include "ops/silu_mul.h"
 #include "spec/block_panels.h"
@@ -47,6 +48,7 @@ void choose(const ChooseExpertsArgs& args, std::int64_t token, std::vector<std::
   }
   for (std::int64_t k = 0; k < active; ++k) {
     weights[k] /= sum;
+    weights[k] *= args.scale.present() ? args.scale.as<float>()[chosen[k]] : 1.0F;
   }
 }
 
@@ -150,7 +152,11 @@ void add_expert(const ExpertsArgs& args,
                 stream,
                 pool);
   }
-  silu_mul_here({.gate_up = in, .out = gated, .limit = args.limit, .gain = args.gain}, pool);
+  if (args.gelu) {
+    gelu_mul_here({.gate_up = in, .out = gated}, pool);
+  } else {
+    silu_mul_here({.gate_up = in, .out = gated, .limit = args.limit, .gain = args.gain}, pool);
+  }
   linear_here({.x = gated,
                .weight = part_of(args.down, expert, hidden, own.down),
                .scale = scales_of(args.down_scale, expert * hidden, hidden, own.down_scale),

@@ -38,6 +38,7 @@ void sample(device::Stream& stream, const SampleArgs& args);
 void sigmoid_mul(device::Stream& stream, const SigmoidMulArgs& args);
 void silu_mul(device::Stream& stream, const SiluMulArgs& args);
 void silu_mul_here(const SiluMulArgs& args, device::ThreadPool& pool);
+void gelu_mul_here(const GeluMulArgs& args, device::ThreadPool& pool);
 void wait(device::Stream& stream, const WaitArgs& args);
 
 /// The stream, known to be a CPU's: a kernel table goes with one kind of device.

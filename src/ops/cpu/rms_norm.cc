@@ -17,7 +17,7 @@ void rms_norm(device::Stream& stream, const RmsNormArgs& args) {
         const std::int64_t head = i % heads;
         simd_kernels().rms_norm(
             {.x = args.x.as<float>() + token * args.x.stride[0] + head * head_stride_in,
-             .weight = args.weight.as<float>(),
+             .weight = args.weight.present() ? args.weight.as<float>() : nullptr,
              .out = args.out.data + (token * args.out.stride[0] + head * head_stride_out) *
                                         dtype_size(args.out.dtype),
              .bf16 = args.out.dtype == DType::kBf16,

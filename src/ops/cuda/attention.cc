@@ -15,6 +15,7 @@
 #include "ops/cuda/kernels/attention_params.h"
 #include "ops/cuda/kernels/attention_shape.h"
 #include "ops/cuda/launch.h"
+#include "spec/operations.h"
 
 namespace heddle::ops::cuda {
 namespace {
@@ -78,7 +79,7 @@ constexpr std::array kMma{
                     "heddle_attention_mma_wide_256",
                     "",
                     "heddle_attention_wgmma_256")};
-static_assert(kMma.size() * kMmaHeadDims == kAttentionHeadDimMax);
+static_assert(kMma.size() * kMmaHeadDims == spec::kGpuHeadDim);
 
 /// Over keys and values that are codes, for what heads of models are; nullptr: there is none.
 const Family* codes_family(std::int64_t head_dim) {
@@ -295,6 +296,7 @@ void launch_blocks(device::CudaStream& stream,
 }
 
 void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_missing) {
+  HEDDLE_CHECK(args.kv.head_dim <= spec::kGpuHeadDim);
   const Plan plan = plan_of(args,
                             cuda.device().context(),
                             static_cast<std::int64_t>(std::min<std::size_t>(

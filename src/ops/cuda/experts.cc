@@ -195,6 +195,7 @@ void take_experts(device::CudaStream& stream, const ExpertsArgs& args) {
 void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args) {
   const std::int64_t tokens = args.logits.shape[0];
   const std::int64_t active = args.chosen.shape[1];
+  HEDDLE_CHECK(!args.scale.present());  // spec::cpu_only()
   HEDDLE_CHECK(active <= kActiveExpertsMax && args.logits.shape[1] <= kExpertsMax);
   const ChooseExpertsParams params{.logits = args.logits.as<float>(),
                                    .logits_stride = args.logits.stride[0],
@@ -214,6 +215,7 @@ void choose_experts(device::Stream& stream, const ChooseExpertsArgs& args) {
 }
 
 void experts(device::Stream& stream, const ExpertsArgs& args) {
+  HEDDLE_CHECK(!args.gelu);  // spec::cpu_only()
   const std::int64_t tokens = args.x.shape[0];
   for (std::int64_t first = 0; first < tokens; first += kExpertTokens) {
     const std::int64_t some = std::min(kExpertTokens, tokens - first);

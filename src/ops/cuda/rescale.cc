@@ -7,6 +7,7 @@
 namespace heddle::ops::cuda {
 
 void rescale(device::Stream& stream, const RescaleArgs& args) {
+  HEDDLE_CHECK(!args.by.present());  // spec::cpu_only()
   const std::int64_t columns = args.x.shape[1];
   const bool quads = moves_by(4, args.x.data, DType::kF32, columns, args.x.stride[0]) &&
                      moves_by(4, args.out.data, args.out.dtype, args.out.stride[0]);

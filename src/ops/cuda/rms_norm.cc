@@ -14,6 +14,7 @@ constexpr std::int64_t kShortThreads = 128;
 }  // namespace
 
 RmsNormParams norm_params(const RmsNormArgs& args) {
+  HEDDLE_CHECK(args.weight.present());  // spec::cpu_only()
   const bool of_heads = args.x.rank == 3;
   const std::int64_t heads = of_heads ? args.x.shape[1] : 1;
   const std::int64_t columns = args.x.shape[of_heads ? 2 : 1];

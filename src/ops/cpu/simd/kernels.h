@@ -64,7 +64,7 @@ struct F8Panel {
 
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
 constexpr std::int64_t kAttentionRowsMax = 64;
-constexpr std::int64_t kHeadDimMax = 256;
+constexpr std::int64_t kHeadDimMax = 512;
 
 /// Attention of rows [row_begin, row_end) of one sequence over one key/value head. Row r is token
 /// r / group and query head r % group of the group.
@@ -110,9 +110,9 @@ struct AttentionBlock {
 
 struct RmsNormRow {
   const float* x = nullptr;
-  const float* weight = nullptr;
-  std::byte* out = nullptr;  ///< May be `x` if it is float32.
-  bool bf16 = false;         ///< Of `out`.
+  const float* weight = nullptr;  ///< nullptr: ones.
+  std::byte* out = nullptr;       ///< May be `x` if it is float32.
+  bool bf16 = false;              ///< Of `out`.
   std::int64_t columns = 0;
   float eps = 0.0F;
 };
