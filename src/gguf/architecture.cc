@@ -23,6 +23,7 @@ constexpr std::array kArchitectures = {
     KnownArchitecture{"qwen3moe", kQwen3Moe, "qwen3_moe"},
     KnownArchitecture{"gemma2", kGemma2, "gemma2"},
     KnownArchitecture{"gemma3", kGemma3, "gemma3_text"},
+    KnownArchitecture{"gemma4", kGemma4, "gemma4_text"},
     KnownArchitecture{"granite", kGranite, "granite", true},
     KnownArchitecture{"olmo2", kOlmo2, "olmo2"},
     KnownArchitecture{"smollm3", kSmolLm3, "smollm3", true},

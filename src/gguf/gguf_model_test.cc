@@ -404,8 +404,9 @@ TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
-               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, "
-               "qwen3next, qwen35, qwen35moe, gpt-oss, bert; llama-server serves such files: give "
+               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, gemma4, granite, olmo2, "
+               "smollm3, phi3, qwen3next, qwen35, qwen35moe, gpt-oss, bert; llama-server serves "
+               "such files: give "
                "the model `engine: "
                "llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -19,6 +18,8 @@
 #include "gguf/gguf_model.h"
 #include "gguf/metadata_fields.h"
 #include "gguf/pre_tokenizers.h"
+#include "gguf/score_merges.h"
+#include "gguf/token_types.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gguf {
@@ -30,25 +31,6 @@ constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, a space to SentencePiece.
 
-/// `tokenizer.ggml.token_type`.
-enum class TokenType : std::uint8_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUser = 4,
-  kByte = 6
-};
-
-bool is(std::int64_t type, TokenType wanted) {
-  return type == static_cast<std::int64_t>(wanted);
-}
-
-/// Characters of UTF-8.
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 /// Whether bytes begin as a table of characters of SentencePiece: the bytes of its trie, of units
 /// of 32 bits, then as many.
 bool is_table(std::string_view bytes) {
@@ -59,76 +41,6 @@ bool is_table(std::string_view bytes) {
   std::memcpy(&trie, bytes.data(), sizeof(trie));
   return trie > 0 && trie % sizeof(trie) == 0 && trie <= bytes.size() - sizeof(trie);
 }
-
-/// The pairs of ordinary tokens that make a token, in the order in which they are to be joined.
-class Merges {
- public:
-  Merges(const std::vector<std::string>& tokens,
-         const std::vector<std::int64_t>& types,
-         const std::vector<double>& scores) {
-    std::unordered_map<std::string_view, std::size_t> ids;
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (is(types[id], TokenType::kNormal)) {
-        ids.emplace(tokens[id], id);
-      }
-    }
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (is(types[id], TokenType::kNormal)) {
-        add(tokens[id], scores[id], id, ids);
-      }
-    }
-    std::ranges::sort(pairs_, [](const Pair& a, const Pair& b) { return before(a, b); });
-  }
-
-  void write(JsonWriter& json) const {
-    json.key("merges").begin_array();
-    for (const Pair& pair : pairs_) {
-      json.begin_array().string(pair.left).string(pair.right).end_array();
-    }
-    json.end_array();
-  }
-
- private:
-  struct Pair {
-    std::string_view left;
-    std::string_view right;
-    double score = 0;                             ///< Of the token that they make,
-    std::size_t made = 0;                         ///< and its id.
-    std::pair<std::size_t, std::size_t> parts{};  ///< Ids.
-  };
-
-  /// Best scores first. Where those are equal: the longer left part, the longer right part, and
-  /// what comes first in the vocabulary.
-  static bool before(const Pair& a, const Pair& b) {
-    const auto rank = [](const Pair& pair) {
-      return std::tuple(-pair.score,
-                        -static_cast<std::ptrdiff_t>(characters(pair.left)),
-                        -static_cast<std::ptrdiff_t>(characters(pair.right)),
-                        pair.made,
-                        pair.parts);
-    };
-    return rank(a) < rank(b);
-  }
-
-  void add(std::string_view token,
-           double score,
-           std::size_t made,
-           const std::unordered_map<std::string_view, std::size_t>& ids) {
-    for (std::size_t cut = 1; cut < token.size(); ++cut) {
-      const auto left = ids.find(token.substr(0, cut));
-      const auto right = left == ids.end() ? left : ids.find(token.substr(cut));
-      if (right != ids.end()) {
-        pairs_.push_back({.left = left->first,
-                          .right = right->first,
-                          .score = score,
-                          .made = made,
-                          .parts = {left->second, right->second}});
-      }
-    }
-  }
-
-  std::vector<Pair> pairs_{};
-};
 
 /// Writes tokenizer.json and tokenizer_config.json.
 class TokenizerWriter {
@@ -142,14 +54,16 @@ class TokenizerWriter {
     if (fields_.ok() && kind == "gpt2") {
       files["tokenizer.json"] = byte_level();
     } else if (fields_.ok() && kind == "llama") {
-      files["tokenizer.json"] = with_fallback();
+      files["tokenizer.json"] = with_fallback(false);
+    } else if (fields_.ok() && kind == "gemma4") {
+      files["tokenizer.json"] = with_fallback(true);
     } else if (fields_.ok() && kind == "bert") {
       files["tokenizer.json"] = word_pieces();
     } else if (fields_.ok() && kind == "t5") {
       files["tokenizer.json"] = unigram();
     } else {
       fields_.reject("tokenizer.ggml.model",
-                     fmt::format("built in are gpt2, llama, bert and t5; {}", kElsewhere),
+                     fmt::format("built in are gpt2, llama, gemma4, bert and t5; {}", kElsewhere),
                      Code::kInvalidArgument);
     }
     files["tokenizer_config.json"] = config();
@@ -256,18 +170,38 @@ class TokenizerWriter {
     write_vocabulary();
   }
 
+  /// Null, with an error, where there are none.
+  const Array* listed_merges() {
+    const Array* merges = fields_.texts("tokenizer.ggml.merges");
+    if (merges == nullptr) {
+      fields_.reject("tokenizer.ggml.merges", "it must be an array of strings");
+    }
+    return merges;
+  }
+
+  void write_merges(const Array& merges) {
+    json_.key("merges").begin_array();
+    for (const std::string& merge : merges.texts) {
+      const auto space = merge.find(' ', 1);
+      if (space == std::string::npos) {
+        return fields_.reject("tokenizer.ggml.merges",
+                              fmt::format("\"{}\" is no pair of tokens", merge.substr(0, 64)));
+      }
+      json_.begin_array().string(merge.substr(0, space)).string(merge.substr(space + 1));
+      json_.end_array();
+    }
+    json_.end_array();
+  }
+
   std::string byte_level() {
     constexpr std::string_view kPre = "tokenizer.ggml.pre";
     const std::string named = fields_.text(kPre);
     const PreTokenizer* cuts = find_pre_tokenizer(named.empty() ? "default" : named);
-    const Array* merges = fields_.texts("tokenizer.ggml.merges");
+    const Array* merges = listed_merges();
     if (cuts == nullptr) {
       fields_.reject(kPre,
                      fmt::format("known are {}; {}", known_pre_tokenizers(), kElsewhere),
                      Code::kInvalidArgument);
-    }
-    if (merges == nullptr) {
-      fields_.reject("tokenizer.ggml.merges", "it must be an array of strings");
     }
     if (!fields_.ok()) {
       return "";
@@ -280,18 +214,8 @@ class TokenizerWriter {
     json_.key("decoder").json(
         R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false})");
     begin_model(std::nullopt, false, cuts->whole_tokens);
-    json_.key("merges").begin_array();
-    for (const std::string& merge : merges->texts) {
-      const auto space = merge.find(' ', 1);
-      if (space == std::string::npos) {
-        fields_.reject("tokenizer.ggml.merges",
-                       fmt::format("\"{}\" is no pair of tokens", merge.substr(0, 64)));
-        return "";
-      }
-      json_.begin_array().string(merge.substr(0, space)).string(merge.substr(space + 1));
-      json_.end_array();
-    }
-    json_.end_array().end_object().end_object();
+    write_merges(*merges);
+    json_.end_object().end_object();
     return std::move(json_).take();
   }
 
@@ -307,13 +231,15 @@ class TokenizerWriter {
     return scores;
   }
 
-  std::string with_fallback() {
-    const Array* scores = scores_of_tokens();
-    if (scores == nullptr) {
+  /// SentencePiece's BPE, whose merges are those of the best scores, or of Gemma 4's listed.
+  std::string with_fallback(bool lists) {
+    const Array* listed = lists ? listed_merges() : nullptr;
+    const Array* scores = lists ? nullptr : scores_of_tokens();
+    if (!fields_.ok()) {
       return "";
     }
     begins_ = true;
-    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", true);
+    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", !lists);
     const std::string space = fmt::format(R"({{"type":"Prepend","prepend":"{}"}},)", kSpace);
     begin();
     json_.key("normalizer")
@@ -328,7 +254,13 @@ class TokenizerWriter {
         kSpace,
         prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : ""));
     begin_model(token_of("unknown_token_id"), true, false);
-    Merges(*tokens_, types_, scores->numbers).write(json_);
+    if (listed != nullptr) {
+      write_merges(*listed);
+    } else {
+      json_.key("merges").begin_array();
+      write_score_merges(*tokens_, types_, scores->numbers, json_);
+      json_.end_array();
+    }
     json_.end_object().end_object();
     return std::move(json_).take();
   }

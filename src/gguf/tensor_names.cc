@@ -75,6 +75,18 @@ constexpr std::array kNormNames = {
     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
     NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
 };
+constexpr std::array kGemma4Names = {
+    NamePair{"post_attention_norm", "post_attention_layernorm"},
+    NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+    NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
+    NamePair{"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+    NamePair{"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+    NamePair{"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+    NamePair{"ffn_gate_inp", "router.proj"},
+    NamePair{"ffn_gate_exps", "experts.*.gate_proj"},
+    NamePair{"ffn_up_exps", "experts.*.up_proj"},
+    NamePair{"ffn_down_exps", "experts.*.down_proj"},
+};
 constexpr std::array kGptOssNames = {
     NamePair{"post_attention_norm", "post_attention_layernorm"},
     NamePair{"ffn_gate_inp", "mlp.router"},
@@ -106,6 +118,9 @@ constexpr std::array kWholeNames = {
     NamePair{"ssm_a", "linear_attn.A_log"},
     NamePair{"ssm_dt.bias", "linear_attn.dt_bias"},
     NamePair{"attn_sinks.weight", "self_attn.sinks"},
+    NamePair{"ffn_gate_inp.scale", "router.scale"},
+    NamePair{"ffn_down_exps.scale", "router.per_expert_scale"},
+    NamePair{"layer_output_scale.weight", "layer_scalar"},
 };
 
 /// Gates of all experts, each expert's ups behind its gates.
@@ -128,6 +143,8 @@ std::span<const NamePair> own_names(Architecture architecture) {
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
       return kHybridNames;
+    case Architecture::kGemma4:
+      return kGemma4Names;
     case Architecture::kGptOss:
       return kGptOssNames;
     case Architecture::kBert:

@@ -75,6 +75,20 @@ TEST(TensorNames, OfLinearAttentionAreThoseOfStateSpaces) {
        {"blk.3.post_attention_norm.weight", "model.layers.3.post_attention_layernorm.weight"}});
 }
 
+TEST(TensorNames, OfGemma4AreByTheirPlace) {
+  expect_both_ways(
+      kGemma4,
+      {{"blk.0.ffn_norm.weight", "model.layers.0.pre_feedforward_layernorm.weight"},
+       {"blk.0.post_ffw_norm.weight", "model.layers.0.post_feedforward_layernorm.weight"},
+       {"blk.0.post_ffw_norm_1.weight", "model.layers.0.post_feedforward_layernorm_1.weight"},
+       {"blk.0.pre_ffw_norm_2.weight", "model.layers.0.pre_feedforward_layernorm_2.weight"},
+       {"blk.0.ffn_gate_inp.weight", "model.layers.0.router.proj.weight"},
+       {"blk.0.ffn_gate_inp.scale", "model.layers.0.router.scale"},
+       {"blk.0.ffn_down_exps.scale", "model.layers.0.router.per_expert_scale"},
+       {"blk.0.ffn_down_exps.weight", "model.layers.0.experts.0.down_proj.weight"},
+       {"blk.0.layer_output_scale.weight", "model.layers.0.layer_scalar"}});
+}
+
 TEST(TensorNames, OfQwen3NextAreByKeyHeadInPart) {
   expect_both_ways(kQwen3Next,
                    {{"blk.0.attn_qkv.weight", "model.layers.0.linear_attn.in_proj_qkv.weight"},

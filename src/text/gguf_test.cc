@@ -226,6 +226,20 @@ TEST(GgufSentencePiece, TokensAreThoseOfTheLibrary) {
   EXPECT_EQ(model->tokenizer()->encode("a", SpecialTokens::kAdd)->front(), 1);
 }
 
+/// Gemma 4's: merges are listed, spaces are no tokens of their own.
+TEST(GgufSentencePiece, MergesMayBeListed) {
+  const Json file = Json::parse(golden_tokenizer_json("gemma"));
+  std::vector<std::string> merges;
+  for (const Json& merge : file.at("model").at("merges")) {
+    merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  }
+  gguf::TestGguf made = with_vocabulary("gemma4", vocabulary_of(file));
+  made.texts("tokenizer.ggml.merges", merges).u32("tokenizer.ggml.unknown_token_id", 3);
+  const auto model = opened(made);
+  ASSERT_NE(model, nullptr);
+  EXPECT_GT(compare_encodings(*model, "gemma").size(), 100U);
+}
+
 /// tests/golden/make_gguf_reranker.py trained the tokenizer, and has the tokens by llama.cpp.
 TEST(GgufUnigram, TokensOfPairsAreLlamaCpps) {
   const auto model = TextModel::open(places::source("tests/golden/gguf/reranker.gguf"));

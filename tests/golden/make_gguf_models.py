@@ -288,6 +288,54 @@ def qwen3next_old(w):
     qwen3next(w, "old")
 
 
+def gemma4(w, windowed=(False, True, False), count=0):
+    """Layers without a window have fewer and wider heads, whose keys are values too. With experts beside the MLP."""
+    hidden, heads, ff, width = 64, 4, 96, 32
+    main, better, _ = OF_32
+    sizes = {True: (2, 32), False: (1, 64)}  # Heads of keys, and their length.
+    w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=len(windowed), feed_forward_length=ff,
+           attention__head_count=heads, attention__layer_norm_rms_epsilon=1e-6, attention__sliding_window=LOCAL_WINDOW,
+           attention__shared_kv_layers=0, embedding_length_per_layer_input=0, final_logit_softcapping=8.0,
+           rope__freq_base=1000.0, rope__freq_base_swa=100.0)
+    for ending, (_, dim) in (("", sizes[False]), ("_swa", sizes[True])):
+        w.keys(**{f"attention__key_length{ending}": dim, f"attention__value_length{ending}": dim,
+                  f"rope__dimension_count{ending}": dim})
+    w.file.add_array("gemma4.attention.sliding_window_pattern", list(windowed))
+    w.file.add_array("gemma4.attention.head_count_kv", [sizes[local][0] for local in windowed])
+    w.numbers("rope_freqs.weight", numpy.array([1.0] * 8 + [1e30] * 24))
+    w.matrix("token_embd", better, VOCAB, hidden, gain=2.0)
+    w.norm("output_norm", hidden)
+    if count:
+        w.keys(expert_count=count, expert_used_count=2, expert_feed_forward_length=width)
+    for layer, local in enumerate(windowed):
+        at, (kv, dim) = f"blk.{layer}.", sizes[local]
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            w.norm(at + name, hidden)
+        w.matrix(at + "attn_q", main, heads * dim, hidden)
+        w.matrix(at + "attn_k", main, kv * dim, hidden)
+        if local:
+            w.matrix(at + "attn_v", better, kv * dim, hidden)
+        w.norm(at + "attn_q_norm", dim)
+        w.norm(at + "attn_k_norm", dim)
+        w.matrix(at + "attn_output", main, hidden, heads * dim, gain=0.5)
+        w.numbers(at + "layer_output_scale.weight", numpy.array([0.8 + 0.1 * layer]))
+        w.matrix(at + "ffn_gate", main, ff, hidden)
+        w.matrix(at + "ffn_up", main, ff, hidden)
+        w.matrix(at + "ffn_down", better, hidden, ff, gain=0.5)
+        if count:
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                w.norm(at + name, hidden)
+            w.numbers(at + "ffn_gate_inp.weight", 3 * w.random.normal(size=(count, hidden)))
+            w.numbers(at + "ffn_gate_inp.scale", 1 + 0.3 * w.random.normal(size=hidden))
+            w.matrix(at + "ffn_gate_up_exps", main, count, 2 * width, hidden)
+            w.matrix(at + "ffn_down_exps", better, count, hidden, width, gain=0.5)
+            w.numbers(at + "ffn_down_exps.scale", w.random.uniform(0.5, 1.5, size=count))
+
+
+def gemma4_moe(w):
+    gemma4(w, (True, False), 6)
+
+
 def gpt_oss(w):
     hidden, heads, kv, head_dim, count, width = 64, 4, 2, 32, 4, 96
     w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=3, feed_forward_length=width,
@@ -325,7 +373,8 @@ def gpt_oss(w):
 
 
 MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
-                                           smollm3, phi3, phi3_long, qwen35, qwen35moe, qwen3next, qwen3next_old, gpt_oss)}
+                                           smollm3, phi3, phi3_long, qwen35, qwen35moe, qwen3next, qwen3next_old, gemma4, gemma4_moe,
+                                           gpt_oss)}
 
 
 def likeliest(path, ids):
@@ -352,7 +401,8 @@ def likeliest(path, ids):
 
 def write(name, path, plain):
     """Returns token ids, which do not depend on `plain`."""
-    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss", "phi3_long": "phi3", "qwen3next_old": "qwen3next"}.get(name, name)
+    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss", "phi3_long": "phi3", "qwen3next_old": "qwen3next",
+                    "gemma4_moe": "gemma4"}.get(name, name)
     writer = Writer(path, architecture, sum(name.encode()), plain)
     MODELS[name](writer)
     writer.close()
