@@ -333,7 +333,7 @@ def gemma4(w, windowed=(False, True, False), count=0):
 
 
 def gemma4_moe(w):
-    gemma4(w, (True, False), 6)
+    gemma4(w, (True, False), 4)
 
 
 def gpt_oss(w):
