@@ -22,12 +22,17 @@ constexpr std::string_view kPoolingKey = "pooling_type";
 /// `pooling_type`: llama.cpp's enum llama_pooling_type.
 enum PoolingType : std::int64_t { kNone = 0, kMean = 1, kCls = 2, kLast = 3, kRank = 4 };
 
+constexpr std::string_view kTypes = "token_types.weight";
 constexpr std::string_view kScore = "cls.output.weight";
 constexpr std::string_view kScoreDense = "cls.weight";
 
-/// The rows of a table; an error where it is not there.
+/// The rows of a table, which is a vector where it has one of types; an error where it is not
+/// there.
 std::int64_t rows_of(const GgufFile& file, std::string_view name, MetadataFields& fields) {
   const Tensor* tensor = file.tensor(name);
+  if (tensor != nullptr && tensor->shape.size() == 1 && name == kTypes) {
+    return 1;
+  }
   if (tensor == nullptr || tensor->shape.size() != 2) {
     fields.fail({Code::kCorrupt, fmt::format("{}: there is no matrix \"{}\"", file.name, name)});
     return 0;
@@ -88,7 +93,7 @@ Result<std::string> encoder_config_json(const GgufFile& file) {
   }
   for (const auto& [name, table] : {std::pair("vocab_size", "token_embd.weight"),
                                     std::pair("max_position_embeddings", "position_embd.weight"),
-                                    std::pair("type_vocab_size", "token_types.weight")}) {
+                                    std::pair("type_vocab_size", kTypes.data())}) {
     json.key(name).integer(rows_of(file, table, fields));
   }
   const std::string epsilon = fields.decimal(key("attention.layer_norm_epsilon"));

@@ -247,6 +247,13 @@ bool predicts_ahead(const GgufFile& file, std::string_view architecture, std::st
   return false;
 }
 
+/// Whether it is a matrix that may have one row, of which programs that quantise make a vector.
+bool is_matrix(std::string_view tensor, Architecture architecture) {
+  return tensor.ends_with("ffn_gate_inp_shexp.weight") ||
+         (architecture == Architecture::kBert &&
+          (tensor == "cls.output.weight" || tensor == "token_types.weight"));
+}
+
 /// Adds the parts of each expert of a tensor that has those of all: one of each, or of gates that
 /// have ups behind them two.
 void add_experts(const Tensor& tensor,
@@ -319,10 +326,8 @@ std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
           tensors.emplace_back(DirectoryTensor{.name = directory_name(tensor.name, architecture),
                                                .stored = tensor,
                                                .interleaved = interleaved_rows(file, tensor.name)});
-      const bool row = tensor.name.ends_with("ffn_gate_inp_shexp.weight") ||
-                       (tensor.name == "cls.output.weight" && architecture == Architecture::kBert);
-      if (row && tensor.shape.size() == 1) {
-        whole.stored.shape.insert(whole.stored.shape.begin(), 1);  // A matrix of one row.
+      if (is_matrix(tensor.name, architecture) && tensor.shape.size() == 1) {
+        whole.stored.shape.insert(whole.stored.shape.begin(), 1);
       }
       continue;
     }

@@ -211,6 +211,18 @@ TEST_F(DirectoryTensorsTest, AreGatesAndUpsWhereOneTensorHasBoth) {
   }
 }
 
+TEST_F(DirectoryTensorsTest, OfOneRowAreMatricesAllTheSame) {
+  TestGguf file;
+  file.text("general.architecture", "bert");
+  file.zeros("cls.output.weight", {8}).zeros("token_types.weight", {8});
+  file.zeros("cls.output.bias", {1});
+  const std::vector<DirectoryTensor> tensors = directory_tensors(open(std::move(file)));
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_THAT(tensors[0].stored.shape, testing::ElementsAre(1, 8));
+  EXPECT_THAT(tensors[1].stored.shape, testing::ElementsAre(1, 8));
+  EXPECT_THAT(tensors[2].stored.shape, testing::ElementsAre(1));
+}
+
 TEST_F(DirectoryTensorsTest, AreTheBiasesOfEachExpert) {
   TestGguf file;
   file.text("general.architecture", "gpt-oss");

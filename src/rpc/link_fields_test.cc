@@ -75,8 +75,7 @@ spec::ModelSpec every_field_set() {
                      .key_dim = 25,
                      .value_dim = 26,
                      .kernel = 27,
-                     .tiled = true,
-                     .gates_apart = true},
+                     .tiled = true},
           .mixer = {spec::Mixer::kDeltaRule, spec::Mixer::kAttention},
           .encoder = {.positions = 28, .first_position = 29, .types = 30, .scores = true},
           .kv = spec::KvType::kI8,
@@ -92,6 +91,7 @@ std::string error_of(const T& sent) {
 
 TEST(LinkFields, KeepsEveryFieldOfAModel) {
   spec::ModelSpec sent = every_field_set();
+  sent.linear.gates_apart = true;
   sent.encoder.bare = true;
   const Result<spec::ModelSpec> read = wire::decode<spec::ModelSpec>(wire::encode(sent));
   ASSERT_TRUE(read) << read.error().message;
