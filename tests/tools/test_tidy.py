@@ -315,12 +315,23 @@ def test_sentences_are_counted_as_people_read_them():
 
 def test_pages_that_read_badly_are_found(checkout):
     wordy = " ".join(["word"] * 41) + ".\n" + "Short one.\n" * 9
-    tree = checkout({"docs/long.md": "\n".join(wordy.split(" ")), "docs/wide.md": "x" * 121 + "\n", "docs/linked.md": f"[x]({'y' * 130})\n| {'z' * 130} |\n",
+    tree = checkout({"docs/long.md": "\n".join(wordy.split(" ")), "docs/wide.md": "x" * 121 + "\n", "docs/linked.md": f"[x]({'y' * 130})\n\n| {'z' * 130} |\n| --- |\n",
                      "docs/mean.md": "one " * 20 + "end.\n"})
     assert said(prose, tree) == [
         "docs/long.md:1: a sentence of 41 words; the limit is 40",
         "docs/mean.md:1: sentences have 21.0 words in the mean; the limit is 18",
         "docs/wide.md:1: a line of prose longer than 120 columns",
+    ]
+
+
+def test_tables_have_heads_and_short_cells(checkout):
+    table = "| a | b |\n| --- | --- |\n| c | " + "word `of many words` " * 30 + "|\n"
+    tree = checkout({"docs/fits.md": table, "docs/long.md": table.replace("| c", "| " + "word " * 61),
+                     "docs/parted.md": table + "\n| d | e |\n", "docs/text.md": "Text.\n| a | b |\n"})
+    assert said(prose, tree) == [
+        "docs/long.md:3: a table's cell of 61 words; the limit is 60",
+        "docs/parted.md:5: a table's row without a head above it",
+        "docs/text.md:2: a table's row without a head above it",
     ]
 
 

@@ -1,7 +1,8 @@
-"""How pages read: columns of a line, words of a sentence, and the mean of a page.
+"""How pages read: columns of a line, words of a sentence and of a table's cell, and the mean of a page.
 
 Prose is what remains of a page without code blocks, tables, headings and comments. A link counts as its words, and
-code between backquotes as one word. A sentence ends with the paragraph or list item, or with . ! ? before a space.
+code between backquotes as one word. A sentence ends with the paragraph or list item, or with . ! ? before a space. A table begins with its
+head and the line below that; without them a row is shown as text.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import re
 _ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s+")
 _END = re.compile(r"[.!?][)\"'*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`\[])")
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
+_RULE = re.compile(r"\|[\s:|-]+")
 _SHORT = re.compile(r"\b(e\.g|i\.e|vs|cf|etc|approx|Fig|No|Sec|pp?|et al)\.")
 
 
@@ -17,6 +19,8 @@ _SHORT = re.compile(r"\b(e\.g|i\.e|vs|cf|etc|approx|Fig|No|Sec|pp?|et al)\.")
 class Page:
     long_lines: list[int]  # their numbers
     sentences: list[tuple[int, int]]  # line and words of each
+    cells: list[tuple[int, int]]  # likewise, of tables
+    headless: list[int]  # lines of rows without a head above them
 
     def long_sentences(self, limit: int) -> list[tuple[int, int]]:
         return [sentence for sentence in self.sentences if sentence[1] > limit]
@@ -26,11 +30,15 @@ class Page:
 
 
 def read(text: str, columns: int) -> Page:
-    page, paragraph, fence = Page([], []), [], None
+    page, paragraph, fence, rows = Page([], [], [], []), [], None, []
 
     def close():
         page.sentences.extend(sentences(paragraph))
         paragraph.clear()
+        if rows and not (len(rows) > 1 and _RULE.fullmatch(rows[1][1])):
+            page.headless.append(rows[0][0])
+        page.cells.extend((number, words_of(cell)) for number, row in rows for cell in row.split(" | "))
+        rows.clear()
 
     for number, line in enumerate(re.sub(r"<!--(?s:.*?)-->", lambda m: "\n" * m[0].count("\n"), text).split("\n"), 1):
         mark = re.match(r"\s*(```|~~~)", line)
@@ -38,10 +46,17 @@ def read(text: str, columns: int) -> Page:
             close()
             fence = None if mark and mark[1] == fence else fence or mark[1]
             continue
+        if line.startswith("|"):
+            if not rows:
+                close()
+            rows.append((number, line.strip()))
+            continue
+        if rows:
+            close()
         if re.match(r"\s*(\||#|$|<)|(    |\t)(?![ \t]*([-*+]|\d+[.)]) )", line) and not (paragraph and re.match(r"    +\S", line)):
             close()
             continue
-        shown = re.sub(r"<?https?://\S+", "", _LINK.sub(r"\1", line))
+        shown = shown_of(line)
         if len(shown) > columns:
             page.long_lines.append(number)
         item = _ITEM.match(shown)
@@ -51,6 +66,16 @@ def read(text: str, columns: int) -> Page:
         paragraph.append((number, shown))
     close()
     return page
+
+
+def shown_of(line: str) -> str:
+    """The line without what a reader does not see of its links."""
+    return re.sub(r"<?https?://\S+", "", _LINK.sub(r"\1", line))
+
+
+def words_of(text: str) -> int:
+    """Code between backquotes is one word."""
+    return sum(1 for word in re.sub(r"`[^`]*`", "c", shown_of(text)).split() if re.search(r"\w", word))
 
 
 def sentences(paragraph: list[tuple[int, str]]):
@@ -91,6 +116,11 @@ def page_findings(page: Page, listed, tables):
     if len(long) > sentences_max:
         for number, words in long:
             yield number, f"a sentence of {words} words; the limit is {tables.SENTENCE_WORDS_MAX}{instead(sentences_max)}"
+    for number, words in page.cells:
+        if words > tables.CELL_WORDS_MAX:
+            yield number, f"a table's cell of {words} words; the limit is {tables.CELL_WORDS_MAX}"
+    for number in page.headless:
+        yield number, "a table's row without a head above it"
     if round(page.mean(), 1) > max(mean_max, tables.SENTENCE_WORDS_MEAN_MAX):
         yield 1, f"sentences have {page.mean():.1f} words in the mean; the limit is {max(mean_max, tables.SENTENCE_WORDS_MEAN_MAX)}"
 

@@ -226,7 +226,7 @@ WORDS = {
 }
 VENDOR = re.compile(r'#include\s+[<"](cuda(?!_emulator/)|cublas|nccl|nvtx)')
 # Prose: columns of a line, words of a sentence, and mean words of a page's sentences.
-PROSE_COLUMNS_MAX, SENTENCE_WORDS_MAX, SENTENCE_WORDS_MEAN_MAX = 120, 40, 18
+PROSE_COLUMNS_MAX, SENTENCE_WORDS_MAX, SENTENCE_WORDS_MEAN_MAX, CELL_WORDS_MAX = 120, 40, 18, 60
 # Pages that are not yet within those: lines and sentences that are too long, and the mean. A page may be better
 # than its numbers here, and never worse. `tools/tidy.py --pages` prints the table as it stands.
 PAGES = {

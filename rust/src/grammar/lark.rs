@@ -239,11 +239,8 @@ pub fn prepare(text: &str) -> Result<String, Failure> {
         let mut value = part.value.clone();
         let adapted = schema::adapt(&mut value);
         schema::check_lower_bounds(&value)?;
-        let written = if adapted {
-            value.to_string()
-        } else {
-            text[part.begin..part.end].to_string()
-        };
+        let written =
+            if adapted { value.to_string() } else { text[part.begin..part.end].to_string() };
         bounded.push_str(&schema::bound_white_space_of_text(&written, &value));
         copied = part.end;
     }

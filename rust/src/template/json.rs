@@ -7,7 +7,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::limits::Bounded;
-use super::python::float_repr;
+use super::repr::float_repr;
 
 /// Arguments of json.dumps, with the defaults of transformers' filter.
 struct Options {

@@ -10,7 +10,7 @@ use minijinja::machinery::{CompiledTemplate, Instruction, Instructions};
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::python;
+use super::repr::{float_repr, string_repr};
 
 /// Instructions of one rendering; a long agent's chat takes some 100,000.
 pub const FUEL: u64 = 4_000_000;
@@ -182,11 +182,9 @@ impl Bounded {
             return Err(exceeded(format!("prints a value nested deeper than {PRINT_DEPTH_MAX}")));
         }
         match value.kind() {
-            ValueKind::String => {
-                self.push(&python::string_repr(value.as_str().unwrap_or_default()))
-            }
+            ValueKind::String => self.push(&string_repr(value.as_str().unwrap_or_default())),
             ValueKind::Number if !value.is_integer() => {
-                self.push(&python::float_repr(f64::try_from(value.clone())?))
+                self.push(&float_repr(f64::try_from(value.clone())?))
             }
             ValueKind::Seq | ValueKind::Iterable if value.is_tuple() => {
                 let end = if value.len() == Some(1) { ",)" } else { ")" };

@@ -5,6 +5,7 @@ mod generation;
 mod json;
 mod limits;
 mod python;
+mod repr;
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
