@@ -93,12 +93,14 @@ ops::TensorRef Decoder::pick_encoded(ops::OpContext& context,
     return picked;
   }
   const auto in = Activations::rows(activations.head_in, n);
-  const auto dense = Activations::rows(activations.logits, n);
   ops::rescale(context, {.x = picked, .out = in});
-  ops::linear(
-      context,
-      {.x = in, .weight = weights_.score_dense, .bias = weights_.score_dense_bias, .out = dense});
-  ops::rescale(context, {.x = dense, .cap = 1.0F, .out = in});  // Its tanh.
+  if (!model_.encoder.bare) {
+    const auto dense = Activations::rows(activations.logits, n);
+    ops::linear(
+        context,
+        {.x = in, .weight = weights_.score_dense, .bias = weights_.score_dense_bias, .out = dense});
+    ops::rescale(context, {.x = dense, .cap = 1.0F, .out = in});  // Its tanh.
+  }
   const auto scores = ops::matrix_of(picked.as<float>(), n, 1);
   ops::linear(context,
               {.x = in, .weight = weights_.score, .bias = weights_.score_bias, .out = scores});

@@ -241,6 +241,54 @@ TEST_F(EncoderFileTest, BlocksSayNearlyWhatLlamaCppSays) {
   EXPECT_LE(found, 1e-2);
 }
 
+/// tests/golden/make_gguf_reranker.py wrote the files and what llama.cpp says of them.
+class RerankerFileTest : public testing::TestWithParam<const char*> {
+ protected:
+  /// How far scores, before the sigmoid, are off, at most.
+  static double distance(spec::DType dtype, const char* of) {
+    const std::filesystem::path folder = golden_directory() / "gguf";
+    const std::string text = read_text(folder / "reranker.json", 1U << 20U).value();
+    const spec::Json all = spec::parse_json(text, "reranker.json").value();
+    const spec::Json& json = *all.find(GetParam());
+    EncoderEngine rig((folder / (std::string(GetParam()) + ".gguf")).string(), dtype);
+    std::vector<SequenceStart> texts;
+    for (const spec::Json& ids : *json.find("ids")->as<spec::Json::Array>()) {
+      std::vector<TokenId> tokens;
+      for (const spec::Json& id : *ids.as<spec::Json::Array>()) {
+        tokens.push_back(static_cast<TokenId>(*id.as<std::int64_t>()));
+      }
+      texts.push_back(
+          EncoderEngine::text(texts.size() + 1, std::move(tokens), spec::Pooling::kFirst));
+    }
+    const std::vector<std::vector<float>> got = rig.pool(texts);
+    const auto& wanted = *json.find(of)->as<spec::Json::Array>();
+    double most = 0.0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].size(), 1U);
+      most = std::max(most, std::abs(static_cast<double>(got[i][0]) - number_of(wanted[i])));
+    }
+    return most;
+  }
+};
+
+// Its GELU comes from a table of float16.
+TEST_P(RerankerFileTest, NumbersScoreAsLlamaCppDoes) {
+  const double found = distance(spec::DType::kF32, "of_numbers");
+  RecordProperty("distance", std::to_string(found * 1e6) + "e-6");
+  EXPECT_LE(found, 3e-3);
+}
+
+TEST_P(RerankerFileTest, BlocksScoreNearlyAsLlamaCppDoes) {
+  const double found = distance(spec::DType::kStored, "of_blocks");
+  RecordProperty("distance", std::to_string(found));
+  EXPECT_LE(found, 0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files,
+                         RerankerFileTest,
+                         testing::Values("reranker", "bare_reranker"),
+                         [](const auto& info) { return std::string(info.param); });
+
 /// Texts of several lengths out of the golden one, from one token to all.
 std::vector<SequenceStart> some_texts(const std::vector<TokenId>& ids) {
   std::vector<SequenceStart> texts;

@@ -82,6 +82,10 @@ INSTANTIATE_TEST_SUITE_P(Files,
                                          "phi3_long",
                                          "qwen35",
                                          "qwen35moe",
+                                         "qwen3next",
+                                         "qwen3next_old",
+                                         "gemma4",
+                                         "gemma4_moe",
                                          "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 

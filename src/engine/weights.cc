@@ -193,8 +193,10 @@ void bind_encoder(Binder& binder, const spec::ModelSpec& model, DecoderWeights& 
   w.embedding_norm = binder.vector(Role::kEmbeddingNorm, -1, hidden);
   w.embedding_norm_bias = binder.vector(Role::kEmbeddingNormBias, -1, hidden);
   if (encoder.scores) {
-    w.score_dense = binder.matrix(Role::kScoreDense, -1, hidden, hidden);
-    w.score_dense_bias = binder.vector(Role::kScoreDenseBias, -1, hidden);
+    if (!encoder.bare) {
+      w.score_dense = binder.matrix(Role::kScoreDense, -1, hidden, hidden);
+      w.score_dense_bias = binder.vector(Role::kScoreDenseBias, -1, hidden);
+    }
     w.score = binder.matrix(Role::kScore, -1, 1, hidden);
     w.score_bias = binder.vector(Role::kScoreBias, -1, 1);
   }

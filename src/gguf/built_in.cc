@@ -42,7 +42,7 @@ Result<void> check_built_in(const GgufFile& file) {
   }
   const std::string_view kind = text_of(file, "tokenizer.ggml.model");
   const std::string_view cut = text_of(file, "tokenizer.ggml.pre");
-  if (kind != "llama" && kind != "gpt2" && kind != "bert") {
+  if (kind != "llama" && kind != "gpt2" && kind != "bert" && kind != "t5" && kind != "gemma4") {
     return refusal(file, fmt::format("key \"tokenizer.ggml.model\" is \"{}\"", kind));
   }
   if (kind == "gpt2" && !cut.empty() && find_pre_tokenizer(cut) == nullptr) {

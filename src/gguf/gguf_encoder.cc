@@ -20,11 +20,19 @@ using spec::JsonWriter;
 constexpr std::string_view kPoolingKey = "pooling_type";
 
 /// `pooling_type`: llama.cpp's enum llama_pooling_type.
-enum PoolingType : std::int64_t { kNone = 0, kMean = 1, kCls = 2, kLast = 3 };
+enum PoolingType : std::int64_t { kNone = 0, kMean = 1, kCls = 2, kLast = 3, kRank = 4 };
 
-/// The rows of a table; an error where it is not there.
+constexpr std::string_view kTypes = "token_types.weight";
+constexpr std::string_view kScore = "cls.output.weight";
+constexpr std::string_view kScoreDense = "cls.weight";
+
+/// The rows of a table, which is a vector where it has one of types; an error where it is not
+/// there.
 std::int64_t rows_of(const GgufFile& file, std::string_view name, MetadataFields& fields) {
   const Tensor* tensor = file.tensor(name);
+  if (tensor != nullptr && tensor->shape.size() == 1 && name == kTypes) {
+    return 1;
+  }
   if (tensor == nullptr || tensor->shape.size() != 2) {
     fields.fail({Code::kCorrupt, fmt::format("{}: there is no matrix \"{}\"", file.name, name)});
     return 0;
@@ -32,7 +40,36 @@ std::int64_t rows_of(const GgufFile& file, std::string_view name, MetadataFields
   return tensor->shape.front();
 }
 
+/// A head that scores is of one label, and has its last product.
+void check_head(const GgufFile& file, MetadataFields& fields) {
+  const Tensor* score = file.tensor(kScore);
+  const std::string pooling = fmt::format("bert.{}", kPoolingKey);
+  if (score == nullptr && file.tensor(kScoreDense) != nullptr) {
+    fields.fail({Code::kInvalidArgument,
+                 fmt::format("{}: there is \"{}\" without \"{}\"; only heads with the latter are "
+                             "built in; {}",
+                             file.name,
+                             kScoreDense,
+                             kScore,
+                             kElsewhere)});
+  } else if (score == nullptr && fields.integer(pooling, kNone) == kRank) {
+    fields.reject(pooling, fmt::format("there is no tensor \"{}\" that would score", kScore));
+  } else if (score != nullptr && score->shape.size() == 2 && score->shape.front() != 1) {
+    fields.fail({Code::kInvalidArgument,
+                 fmt::format("{}: tensor \"{}\" is of {} labels; only models that score, with one "
+                             "label, are built in; {}",
+                             file.name,
+                             kScore,
+                             score->shape.front(),
+                             kElsewhere)});
+  }
+}
+
 }  // namespace
+
+bool scores_barely(const GgufFile& file) {
+  return file.tensor(kScore) != nullptr && file.tensor(kScoreDense) == nullptr;
+}
 
 Result<std::string> encoder_config_json(const GgufFile& file) {
   MetadataFields fields(file);
@@ -42,19 +79,12 @@ Result<std::string> encoder_config_json(const GgufFile& file) {
                   fmt::format("only encoders are built in; {}", kElsewhere),
                   Code::kInvalidArgument);
   }
-  const auto scores = [](const Tensor& tensor) {
-    return tensor.name.starts_with("cls.") || tensor.name.starts_with("cls_");
-  };
-  if (std::ranges::any_of(file.tensors, scores)) {
-    fields.fail({Code::kInvalidArgument,
-                 fmt::format("{}: its \"cls\" tensors score texts; of GGUF files only encoders "
-                             "that give vectors are built in; {}",
-                             file.name,
-                             kElsewhere)});
-  }
+  check_head(file, fields);
+  const bool scores = file.tensor(kScore) != nullptr;
   JsonWriter json;
-  json.begin_object().key("architectures").begin_array().string("BertModel").end_array();
-  json.key("model_type").string("bert");
+  json.begin_object().key("architectures").begin_array();
+  json.string(scores ? "BertForSequenceClassification" : "BertModel").end_array();
+  json.key("model_type").string("bert").key("num_labels").integer(1);
   for (const auto& [name, from] : {std::pair("hidden_size", "embedding_length"),
                                    std::pair("num_hidden_layers", "block_count"),
                                    std::pair("num_attention_heads", "attention.head_count"),
@@ -63,7 +93,7 @@ Result<std::string> encoder_config_json(const GgufFile& file) {
   }
   for (const auto& [name, table] : {std::pair("vocab_size", "token_embd.weight"),
                                     std::pair("max_position_embeddings", "position_embd.weight"),
-                                    std::pair("type_vocab_size", "token_types.weight")}) {
+                                    std::pair("type_vocab_size", kTypes.data())}) {
     json.key(name).integer(rows_of(file, table, fields));
   }
   const std::string epsilon = fields.decimal(key("attention.layer_norm_epsilon"));
@@ -79,7 +109,9 @@ Result<std::map<std::string, std::string, std::less<>>> sentence_files(const Ggu
   }
   MetadataFields fields(file);
   const std::string key = fmt::format("{}.{}", known->name, kPoolingKey);
-  if (fields.has(key)) {
+  const bool encodes = known->family == spec::Architecture::kBert;
+  const bool scores = encodes && file.tensor(kScore) != nullptr;
+  if (!scores && fields.has(key)) {
     const std::int64_t type = fields.integer(key);
     const std::string_view mode = type == kMean   ? "mean"
                                   : type == kCls  ? "cls"
@@ -94,7 +126,7 @@ Result<std::map<std::string, std::string, std::less<>>> sentence_files(const Ggu
           R"({{"pooling_mode":"{}","pooling_mode_mean_tokens":{}}})", mode, type == kMean);
     }
   }
-  if (known->family == spec::Architecture::kBert) {
+  if (encodes) {
     files["modules.json"] = R"([{"type":"Transformer"},{"type":"Pooling"},{"type":"Normalize"}])";
     if (const std::int64_t most = fields.integer("bert.context_length", 0); most > 0) {
       files["sentence_bert_config.json"] = fmt::format(R"({{"max_seq_length":{}}})", most);

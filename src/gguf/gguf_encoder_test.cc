@@ -1,5 +1,10 @@
 #include "gguf/gguf_encoder.h"
 
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,8 +67,26 @@ TEST_F(GgufEncoderTest, IsABertModelAsLargeAsItsTables) {
   EXPECT_FLOAT_EQ(static_cast<float>(model.rms_eps), 1e-6F);
   EXPECT_THAT(fault(encoder().flag("bert.attention.causal", true)),
               HasSubstr("key \"bert.attention.causal\" is true; only encoders are built in"));
-  EXPECT_THAT(fault(encoder().zeros("cls.weight", {16, 16})),
-              HasSubstr("its \"cls\" tensors score texts; of GGUF files only encoders"));
+}
+
+TEST_F(GgufEncoderTest, ScoresWithAHeadOfOneLabel) {
+  TestGguf scoring = encoder();
+  scoring.zeros("cls.output.weight", {16}).zeros("cls.output.bias", {1});
+  const spec::ModelSpec bare = model_spec(opened(scoring)).value();
+  EXPECT_TRUE(bare.encoder.scores);
+  EXPECT_TRUE(bare.encoder.bare);
+  scoring.zeros("cls.weight", {16, 16}).zeros("cls.bias", {16}).u32("bert.pooling_type", 4);
+  const spec::ModelSpec model = model_spec(opened(scoring)).value();
+  EXPECT_TRUE(model.encoder.scores);
+  EXPECT_FALSE(model.encoder.bare);
+  EXPECT_FALSE(texts(scoring).value().contains("1_Pooling/config.json"));
+  EXPECT_THAT(fault(encoder().zeros("cls.output.weight", {16, 3})),
+              HasSubstr("tensor \"cls.output.weight\" is of 3 labels; only models that score"));
+  EXPECT_THAT(fault(encoder().zeros("cls.weight", {16, 1})),
+              HasSubstr("there is \"cls.weight\" without \"cls.output.weight\"; only heads"));
+  EXPECT_THAT(
+      fault(encoder().u32("bert.pooling_type", 4)),
+      HasSubstr("key \"bert.pooling_type\" is 4; there is no tensor \"cls.output.weight\""));
 }
 
 TEST_F(GgufEncoderTest, SaysHowTextsBecomeVectors) {
@@ -77,8 +100,8 @@ TEST_F(GgufEncoderTest, SaysHowTextsBecomeVectors) {
   EXPECT_FALSE(silent.contains("1_Pooling/config.json"));
   EXPECT_THAT(silent.at("modules.json"), HasSubstr("Normalize"));
   EXPECT_THAT(silent.at("sentence_bert_config.json"), HasSubstr("12"));
-  EXPECT_THAT(fault(encoder().u32("bert.pooling_type", 4)),
-              HasSubstr("key \"bert.pooling_type\" is 4; built in are 1 (mean), 2 (cls) and 3"));
+  EXPECT_THAT(fault(encoder().u32("bert.pooling_type", 5)),
+              HasSubstr("key \"bert.pooling_type\" is 5; built in are 1 (mean), 2 (cls) and 3"));
   EXPECT_FALSE(texts(small_model().u32("llama.pooling_type", 1)).has_value()) << "no tokenizer";
 }
 
@@ -91,6 +114,55 @@ TEST_F(GgufEncoderTest, MarksPiecesAsBertDoes) {
   EXPECT_THAT(fault(twice), HasSubstr("tokens 5 and 6 are the same piece"));
   EXPECT_THAT(fault(encoder().u32("tokenizer.ggml.cls_token_id", 8)),
               HasSubstr("key \"tokenizer.ggml.cls_token_id\" is 8; tokens are 0 to 7"));
+}
+
+/// A file whose tokens are those of RoBERTa, or XLM-RoBERTa.
+TestGguf of_roberta(const std::string& kind,
+                    const std::vector<float>& scores,
+                    const std::vector<std::uint8_t>& table = {4, 0, 0, 0, 0, 0, 0, 255, 97, 0}) {
+  TestGguf file;
+  file.text("general.architecture", "bert")
+      .u32("bert.embedding_length", 16)
+      .u32("bert.attention.head_count", 4)
+      .u32("bert.block_count", 1)
+      .u32("bert.feed_forward_length", 24)
+      .text("tokenizer.ggml.model", kind)
+      .text("tokenizer.ggml.pre", "roberta-bpe")
+      .texts("tokenizer.ggml.tokens", {"<s>", "<pad>", "</s>", "<unk>", "a", "b", "ab"})
+      .texts("tokenizer.ggml.merges", {"a b"})
+      .numbers("tokenizer.ggml.scores", ValueType::kF32, scores)
+      .numbers<std::int32_t>("tokenizer.ggml.token_type", ValueType::kI32, {3, 3, 3, 2, 1, 1, 1})
+      .numbers<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", ValueType::kU8, table)
+      .zeros("token_embd.weight", {16, 7})
+      .zeros("position_embd.weight", {16, 14})
+      .zeros("token_types.weight", {16});  // As one row is left by programs that quantise.
+  return file;
+}
+
+TEST_F(GgufEncoderTest, OfRobertasTokensStandsBetweenItsOwn) {
+  const std::vector<float> scores{0, 0, 0, 0, -1.5, -2, -3};
+  for (const char* kind : {"gpt2", "t5"}) {
+    EXPECT_THAT(texts(of_roberta(kind, scores)).value().at("tokenizer.json"),
+                HasSubstr(R"({"SpecialToken":{"id":"</s>","type_id":0}},)"
+                          R"({"SpecialToken":{"id":"</s>","type_id":0}},)"
+                          R"({"Sequence":{"id":"B","type_id":0}})"));
+  }
+  EXPECT_EQ(model_spec(opened(of_roberta("t5", scores))).value().encoder.types, 1);
+  const std::string json = texts(of_roberta("t5", scores)).value().at("tokenizer.json");
+  EXPECT_THAT(json, HasSubstr(R"("type":"Unigram","unk_id":3,"byte_fallback":false)"));
+  EXPECT_THAT(json, HasSubstr(R"(["</s>",0],["<unk>",0],["a",-1.5],["b",-2],["ab",-3]])"));
+  EXPECT_THAT(json, HasSubstr(R"("precompiled_charsmap":"BAAAAAAAAP9hAA==")"));
+  for (const std::vector<std::uint8_t>& table : {std::vector<std::uint8_t>{1},
+                                                 {0, 0, 0, 0, 97, 0},
+                                                 {6, 0, 0, 0, 1, 2, 3, 4, 5, 6},
+                                                 {8, 0, 0, 0, 1, 2, 3, 4},
+                                                 {252, 255, 255, 255, 1, 2, 3, 4}}) {
+    EXPECT_THAT(fault(of_roberta("t5", scores, table)),
+                HasSubstr("precompiled_charsmap\" is an array of"));
+  }
+  EXPECT_THAT(fault(of_roberta("t5", {0, 0})), HasSubstr("it must be an array of 7 numbers"));
+  EXPECT_THAT(fault(of_roberta("t5", {0, 0, 0, 0, -1, -2, std::numeric_limits<float>::infinity()})),
+              HasSubstr("key \"tokenizer.ggml.scores\" is an array of 7 f32; it must be"));
 }
 
 }  // namespace

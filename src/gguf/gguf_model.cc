@@ -14,9 +14,11 @@
 
 #include "gguf/architecture.h"
 #include "gguf/gguf_encoder.h"
+#include "gguf/gguf_gemma4.h"
+#include "gguf/matrix_formats.h"
 #include "gguf/metadata_fields.h"
 #include "gguf/tensor_names.h"
-#include "spec/block_panels.h"
+#include "gguf/token_ids.h"
 #include "spec/config_family.h"
 #include "spec/json_writer.h"
 #include "spec/operations.h"
@@ -127,7 +129,7 @@ class ConfigWriter {
     if (fields_.ok()) {
       write_rope();
     }
-    write_tokens();
+    write_token_ids(fields_, json_);
     json_.end_object();
     return fields_.ok() ? Result<std::string>(std::move(json_).take()) : fields_.status().error();
   }
@@ -177,9 +179,10 @@ class ConfigWriter {
 
   [[nodiscard]] bool has_experts() const {
     return known_->family == Architecture::kMixtral || known_->family == Architecture::kQwen2Moe ||
-           known_->family == Architecture::kQwen3Moe ||
+           known_->family == Architecture::kQwen3Moe || is_qwen3_next() ||
            known_->family == Architecture::kQwen35Moe || is_gpt_oss();
   }
+  [[nodiscard]] bool is_qwen3_next() const { return known_->family == Architecture::kQwen3Next; }
   [[nodiscard]] bool is_gpt_oss() const { return known_->family == Architecture::kGptOss; }
   [[nodiscard]] bool is_gemma() const {
     return known_->family == Architecture::kGemma2 || known_->family == Architecture::kGemma3;
@@ -202,7 +205,8 @@ class ConfigWriter {
     json_.key("moe_intermediate_size");
     json_.integer(
         fields_.integer(key("expert_feed_forward_length"), used > 0 ? width / used : width));
-    if (known_->family == Architecture::kQwen2Moe || known_->family == Architecture::kQwen35Moe) {
+    if (known_->family == Architecture::kQwen2Moe || known_->family == Architecture::kQwen35Moe ||
+        is_qwen3_next()) {
       json_.key("shared_expert_intermediate_size");
       json_.integer(fields_.integer(key("expert_shared_feed_forward_length"), width));
     }
@@ -221,7 +225,8 @@ class ConfigWriter {
     json_.key("num_experts_per_tok").integer(fields_.integer(key("expert_used_count")));
     if (!local) {
       // As llama.cpp has it, whatever the file says.
-      json_.key("norm_topk_prob").boolean(known_->family == Architecture::kQwen3Moe);
+      json_.key("norm_topk_prob");
+      json_.boolean(known_->family == Architecture::kQwen3Moe || is_qwen3_next());
       json_.key("qkv_bias").boolean(file_.tensor("blk.0.attn_q.bias") != nullptr);
     }
   }
@@ -421,21 +426,6 @@ class ConfigWriter {
     json_.integer(static_cast<std::int64_t>(scaling->original)).end_object();
   }
 
-  void write_tokens() {
-    // Null: what a config.json without the key would mean is not what a file without it does.
-    constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
-    json_.key("bos_token_id");
-    fields_.has(kBos) ? json_.integer(fields_.integer(kBos)) : json_.null();
-    json_.key("eos_token_id").begin_array();
-    for (const std::string_view name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
-      const std::string full = fmt::format("tokenizer.ggml.{}", name);
-      if (fields_.has(full)) {
-        json_.integer(fields_.integer(full));
-      }
-    }
-    json_.end_array();
-  }
-
   const GgufFile& file_;
   MetadataFields fields_;
   JsonWriter json_{};
@@ -443,51 +433,15 @@ class ConfigWriter {
   std::int64_t head_dim_ = 0;
 };
 
-/// ModelSpec::formats of a model of so many layers. A tensor that is missing is somebody else's to
-/// complain of.
-std::vector<spec::DType> formats_of(const GgufFile& file, std::int64_t layers, bool encoder) {
-  using spec::Matrix;
-  constexpr std::array kNames = {std::pair{Matrix::kQ, "attn_q"},
-                                 std::pair{Matrix::kK, "attn_k"},
-                                 std::pair{Matrix::kV, "attn_v"},
-                                 std::pair{Matrix::kOut, "attn_output"},
-                                 std::pair{Matrix::kGate, "ffn_gate"},
-                                 std::pair{Matrix::kUp, "ffn_up"},
-                                 std::pair{Matrix::kDown, "ffn_down"},
-                                 std::pair{Matrix::kQ, "attn_qkv"},
-                                 std::pair{Matrix::kK, "attn_qkv"},
-                                 std::pair{Matrix::kV, "attn_qkv"},
-                                 std::pair{Matrix::kK, "attn_gate"},
-                                 std::pair{Matrix::kOut, "ssm_out"},
-                                 std::pair{Matrix::kGate, "ffn_gate_shexp"},
-                                 std::pair{Matrix::kUp, "ffn_up_shexp"},
-                                 std::pair{Matrix::kDown, "ffn_down_shexp"},
-                                 std::pair{Matrix::kExpertsGate, "ffn_gate_exps"},
-                                 std::pair{Matrix::kExpertsUp, "ffn_up_exps"},
-                                 std::pair{Matrix::kExpertsDown, "ffn_down_exps"}};
-  std::map<std::string_view, spec::DType> types;
-  for (const Tensor& tensor : file.tensors) {
-    types.emplace(tensor.name, matrix_format(tensor.type));
+/// Where files have rows of linear attention otherwise than directories: value heads by turns of
+/// the key heads, but for Qwen3-Next, whose gates have a tensor of their own in all but old files.
+void set_layout(const GgufFile& file, spec::ModelSpec& model) {
+  const bool next = model.architecture == Architecture::kQwen3Next;
+  model.linear.tiled = spec::has_states(model) && !next;
+  if (next && spec::has_states(model)) {
+    model.linear.gates_apart = std::ranges::none_of(
+        file.tensors, [](const Tensor& tensor) { return tensor.name.ends_with(".ssm_in.weight"); });
   }
-  std::vector<spec::DType> formats(spec::format_count(layers), spec::DType::kBf16);
-  const auto set = [&](Matrix matrix, std::int64_t layer, const std::string& name) {
-    if (const auto found = types.find(name); found != types.end()) {
-      formats[spec::format_index(matrix, layer)] = found->second;
-    }
-  };
-  if (!encoder) {  // Whose table of words is looked up beside others, as plain numbers.
-    set(Matrix::kEmbedding, 0, "token_embd.weight");
-  }
-  set(Matrix::kHead, 0, "output.weight");
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    // Where gates and ups are one, that is called as ups are elsewhere.
-    set(Matrix::kGate, layer, fmt::format("blk.{}.ffn_up.weight", layer));
-    for (const auto& [matrix, name] : kNames) {
-      set(matrix, layer, fmt::format("blk.{}.{}.weight", layer, name));
-    }
-  }
-  const bool any = std::ranges::any_of(formats, spec::is_blocks);
-  return any ? formats : std::vector<spec::DType>{};
 }
 
 }  // namespace
@@ -496,6 +450,9 @@ Result<std::string> config_json(const GgufFile& file) {
   const KnownArchitecture* known = find_architecture(file);
   if (known != nullptr && known->family == Architecture::kBert) {
     return encoder_config_json(file);
+  }
+  if (known != nullptr && known->family == Architecture::kGemma4) {
+    return gemma4_config_json(file);
   }
   return ConfigWriter(file).write();
 }
@@ -525,31 +482,6 @@ std::string generation_config_json(const GgufFile& file) {
   return std::move(json).take();
 }
 
-spec::DType matrix_format(BlockType type) {
-  switch (type) {
-    case BlockType::kQ80:
-      return spec::DType::kQ80;
-    case BlockType::kQ40:
-      return spec::DType::kQ40;
-    case BlockType::kQ41:
-      return spec::DType::kQ41;
-    case BlockType::kQ50:
-      return spec::DType::kQ50;
-    case BlockType::kQ51:
-      return spec::DType::kQ51;
-    case BlockType::kQ4K:
-      return spec::DType::kQ4K;
-    case BlockType::kQ5K:
-      return spec::DType::kQ5K;
-    case BlockType::kQ6K:
-      return spec::DType::kQ6K;
-    case BlockType::kMxfp4:
-      return spec::DType::kMxfp4;
-    default:
-      return spec::DType::kBf16;
-  }
-}
-
 Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   const Result<std::string> json = config_json(file);
   if (!json) {
@@ -557,8 +489,9 @@ Result<spec::ModelSpec> model_spec(const GgufFile& file) {
   }
   auto model = spec::parse_model_config(*json, file.name + " (as config.json)");
   if (model) {
-    model->formats = formats_of(file, model->layers, spec::is_encoder(*model));
-    model->linear.tiled = spec::has_states(*model);
+    model->formats = matrix_formats(file, model->layers, spec::is_encoder(*model));
+    set_layout(file, *model);
+    model->encoder.bare = scores_barely(file);
   }
   return model;
 }

@@ -5,10 +5,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "gguf/blocks.h"
 #include "gguf/gguf_file.h"
 #include "spec/config_json.h"
-#include "spec/dtype.h"
 #include "spec/model_spec.h"
 
 namespace heddle::gguf {
@@ -25,6 +23,8 @@ namespace heddle::gguf {
 /// | gemma2, gemma3 | Gemma2ForCausalLM, Gemma3ForCausalLM | as in a directory |
 /// | olmo2, phi3 | Olmo2ForCausalLM, Phi3ForCausalLM | as in a directory |
 /// | granite, smollm3 | GraniteForCausalLM, SmolLM3ForCausalLM | interleaved |
+/// | qwen3next, qwen35, qwen35moe, gpt-oss | of those names | as in a directory |
+/// | gemma4 | Gemma4ForCausalLM, see gguf_gemma4.h | as in a directory |
 /// | bert | BertModel, see gguf_encoder.h | as in a directory |
 ///
 /// The vocabulary is as large as `token_embd.weight` has rows. Embeddings are tied where there is
@@ -39,10 +39,6 @@ namespace heddle::gguf {
 /// that are missing what llama.cpp's server takes, by which users of such files know their models:
 /// temperature 0.8, top_k 40, top_p 0.95, min_p 0.05.
 [[nodiscard]] std::string generation_config_json(const GgufFile& file);
-
-/// The type of blocks as images have it (spec/block_panels.h); kBf16 for what images have as plain
-/// numbers only.
-[[nodiscard]] spec::DType matrix_format(BlockType type);
 
 /// The model of config_json(), read by spec::parse_model_config, with its formats where a matrix
 /// has blocks.

@@ -282,7 +282,8 @@ TEST_F(GgufModelTest, ReadsLinearAttentionByTheNamesOfStateSpaces) {
                                    .key_dim = 8,
                                    .value_dim = 12,
                                    .kernel = 4,
-                                   .tiled = true}));
+                                   .tiled = true,
+                                   .gates_apart = true}));
   EXPECT_THAT(model.mixer,
               ElementsAre(Mixer::kDeltaRule,
                           Mixer::kAttention,
@@ -295,6 +296,43 @@ TEST_F(GgufModelTest, ReadsLinearAttentionByTheNamesOfStateSpaces) {
             (spec::Experts{.count = 4, .active = 2, .intermediate = 20, .normalised = true}));
   EXPECT_EQ(model.intermediate, 28);
   EXPECT_THAT(fault(small_hybrid(71)), HasSubstr("a multiple of ssm.time_step_rank"));
+}
+
+/// A file of Qwen3-Next, whose tensors are of a form.
+TestGguf qwen3next(const char* tensor) {
+  TestGguf file = small_model("qwen3next", 8);
+  for (const auto& [key, value] :
+       std::map<std::string, std::uint32_t>{{"full_attention_interval", 2},
+                                            {"rope.dimension_count", 2},
+                                            {"ssm.conv_kernel", 4},
+                                            {"ssm.state_size", 8},
+                                            {"ssm.group_count", 2},
+                                            {"ssm.time_step_rank", 6},
+                                            {"ssm.inner_size", 48},
+                                            {"expert_count", 4},
+                                            {"expert_used_count", 2},
+                                            {"expert_feed_forward_length", 20},
+                                            {"expert_shared_feed_forward_length", 28}}) {
+    file.u32("qwen3next." + key, value);
+  }
+  return file.zeros(tensor, {16, 4});
+}
+
+TEST_F(GgufModelTest, ReadsQwen3NextOfBothForms) {
+  const spec::ModelSpec model = spec_of(qwen3next("blk.0.attn_qkv.weight"));
+  EXPECT_EQ(model.architecture, Architecture::kQwen3Next);
+  EXPECT_EQ(model.linear,
+            (spec::LinearAttention{.key_heads = 2,
+                                   .value_heads = 6,
+                                   .key_dim = 8,
+                                   .value_dim = 8,
+                                   .kernel = 4,
+                                   .gates_apart = true}));
+  EXPECT_EQ(model.experts,
+            (spec::Experts{.count = 4, .active = 2, .intermediate = 20, .normalised = true}));
+  EXPECT_EQ(model.intermediate, 28);
+  EXPECT_EQ(model.rotary_dim, 2);
+  EXPECT_FALSE(spec_of(qwen3next("blk.0.ssm_in.weight")).linear.gates_apart);
 }
 
 TEST_F(GgufModelTest, ReadsGptOss) {
@@ -366,8 +404,10 @@ TEST_F(GgufModelTest, SaysWhatIsNotBuiltIn) {
   EXPECT_THAT(
       fault(small_model("falcon")),
       EndsWith("m.gguf: key \"general.architecture\" is \"falcon\"; built in are llama, qwen2, "
-               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2, smollm3, phi3, qwen35, "
-               "qwen35moe, gpt-oss, bert; llama-server serves such files: give the model `engine: "
+               "qwen3, qwen2moe, qwen3moe, gemma2, gemma3, gemma4, granite, olmo2, "
+               "smollm3, phi3, qwen3next, qwen35, qwen35moe, gpt-oss, bert; llama-server serves "
+               "such files: give "
+               "the model `engine: "
                "llama-server`"));
   EXPECT_THAT(fault(small_model("qwen2").u32("qwen2.expert_count", 8)),
               HasSubstr("key \"qwen2.expert_count\" is 8; qwen2 with experts is not built in"));

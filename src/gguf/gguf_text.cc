@@ -2,20 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/base64.h"
 #include "gguf/architecture.h"
 #include "gguf/gguf_encoder.h"
 #include "gguf/gguf_model.h"
 #include "gguf/metadata_fields.h"
 #include "gguf/pre_tokenizers.h"
+#include "gguf/score_merges.h"
+#include "gguf/token_types.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gguf {
@@ -27,88 +31,16 @@ constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, a space to SentencePiece.
 
-/// `tokenizer.ggml.token_type`.
-enum class TokenType : std::uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4 };
-
-bool is(std::int64_t type, TokenType wanted) {
-  return type == static_cast<std::int64_t>(wanted);
+/// Whether bytes begin as a table of characters of SentencePiece: the bytes of its trie, of units
+/// of 32 bits, then as many.
+bool is_table(std::string_view bytes) {
+  std::uint32_t trie = 0;
+  if (bytes.size() < sizeof(trie)) {
+    return false;
+  }
+  std::memcpy(&trie, bytes.data(), sizeof(trie));
+  return trie > 0 && trie % sizeof(trie) == 0 && trie <= bytes.size() - sizeof(trie);
 }
-
-/// Characters of UTF-8.
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
-/// The pairs of ordinary tokens that make a token, in the order in which they are to be joined.
-class Merges {
- public:
-  Merges(const std::vector<std::string>& tokens,
-         const std::vector<std::int64_t>& types,
-         const std::vector<double>& scores) {
-    std::unordered_map<std::string_view, std::size_t> ids;
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (is(types[id], TokenType::kNormal)) {
-        ids.emplace(tokens[id], id);
-      }
-    }
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (is(types[id], TokenType::kNormal)) {
-        add(tokens[id], scores[id], id, ids);
-      }
-    }
-    std::ranges::sort(pairs_, [](const Pair& a, const Pair& b) { return before(a, b); });
-  }
-
-  void write(JsonWriter& json) const {
-    json.key("merges").begin_array();
-    for (const Pair& pair : pairs_) {
-      json.begin_array().string(pair.left).string(pair.right).end_array();
-    }
-    json.end_array();
-  }
-
- private:
-  struct Pair {
-    std::string_view left;
-    std::string_view right;
-    double score = 0;                             ///< Of the token that they make,
-    std::size_t made = 0;                         ///< and its id.
-    std::pair<std::size_t, std::size_t> parts{};  ///< Ids.
-  };
-
-  /// Best scores first. Where those are equal: the longer left part, the longer right part, and
-  /// what comes first in the vocabulary.
-  static bool before(const Pair& a, const Pair& b) {
-    const auto rank = [](const Pair& pair) {
-      return std::tuple(-pair.score,
-                        -static_cast<std::ptrdiff_t>(characters(pair.left)),
-                        -static_cast<std::ptrdiff_t>(characters(pair.right)),
-                        pair.made,
-                        pair.parts);
-    };
-    return rank(a) < rank(b);
-  }
-
-  void add(std::string_view token,
-           double score,
-           std::size_t made,
-           const std::unordered_map<std::string_view, std::size_t>& ids) {
-    for (std::size_t cut = 1; cut < token.size(); ++cut) {
-      const auto left = ids.find(token.substr(0, cut));
-      const auto right = left == ids.end() ? left : ids.find(token.substr(cut));
-      if (right != ids.end()) {
-        pairs_.push_back({.left = left->first,
-                          .right = right->first,
-                          .score = score,
-                          .made = made,
-                          .parts = {left->second, right->second}});
-      }
-    }
-  }
-
-  std::vector<Pair> pairs_{};
-};
 
 /// Writes tokenizer.json and tokenizer_config.json.
 class TokenizerWriter {
@@ -122,12 +54,16 @@ class TokenizerWriter {
     if (fields_.ok() && kind == "gpt2") {
       files["tokenizer.json"] = byte_level();
     } else if (fields_.ok() && kind == "llama") {
-      files["tokenizer.json"] = with_fallback();
+      files["tokenizer.json"] = with_fallback(false);
+    } else if (fields_.ok() && kind == "gemma4") {
+      files["tokenizer.json"] = with_fallback(true);
     } else if (fields_.ok() && kind == "bert") {
       files["tokenizer.json"] = word_pieces();
+    } else if (fields_.ok() && kind == "t5") {
+      files["tokenizer.json"] = unigram();
     } else {
       fields_.reject("tokenizer.ggml.model",
-                     fmt::format("built in are gpt2, llama and bert; {}", kElsewhere),
+                     fmt::format("built in are gpt2, llama, gemma4, bert and t5; {}", kElsewhere),
                      Code::kInvalidArgument);
     }
     files["tokenizer_config.json"] = config();
@@ -203,8 +139,24 @@ class TokenizerWriter {
 
   void begin() {
     json_.begin_object().key("version").string("1.0");
-    json_.key("truncation").null().key("padding").null().key("post_processor").null();
+    json_.key("truncation").null().key("padding").null();
+    const KnownArchitecture* known = find_architecture(file_);
+    if (known != nullptr && known->family == spec::Architecture::kBert) {
+      write_roberta_template();
+    } else {
+      json_.key("post_processor").null();
+    }
     write_added();
+  }
+
+  /// RoBERTa's, and XLM-RoBERTa's: <s> A </s> and <s> A </s> </s> B </s>, of one type.
+  void write_roberta_template() {
+    const std::int64_t first = id_of({"cls_token_id", "bos_token_id"}, "<s>");
+    const std::int64_t last =
+        id_of({"seperator_token_id", "separator_token_id", "eos_token_id"}, "</s>");
+    if (fields_.ok()) {
+      write_template(first, last, {.second = 0, .doubled = true});
+    }
   }
 
   /// A BPE model but for its merges.
@@ -218,18 +170,38 @@ class TokenizerWriter {
     write_vocabulary();
   }
 
+  /// Null, with an error, where there are none.
+  const Array* listed_merges() {
+    const Array* merges = fields_.texts("tokenizer.ggml.merges");
+    if (merges == nullptr) {
+      fields_.reject("tokenizer.ggml.merges", "it must be an array of strings");
+    }
+    return merges;
+  }
+
+  void write_merges(const Array& merges) {
+    json_.key("merges").begin_array();
+    for (const std::string& merge : merges.texts) {
+      const auto space = merge.find(' ', 1);
+      if (space == std::string::npos) {
+        return fields_.reject("tokenizer.ggml.merges",
+                              fmt::format("\"{}\" is no pair of tokens", merge.substr(0, 64)));
+      }
+      json_.begin_array().string(merge.substr(0, space)).string(merge.substr(space + 1));
+      json_.end_array();
+    }
+    json_.end_array();
+  }
+
   std::string byte_level() {
     constexpr std::string_view kPre = "tokenizer.ggml.pre";
     const std::string named = fields_.text(kPre);
     const PreTokenizer* cuts = find_pre_tokenizer(named.empty() ? "default" : named);
-    const Array* merges = fields_.texts("tokenizer.ggml.merges");
+    const Array* merges = listed_merges();
     if (cuts == nullptr) {
       fields_.reject(kPre,
                      fmt::format("known are {}; {}", known_pre_tokenizers(), kElsewhere),
                      Code::kInvalidArgument);
-    }
-    if (merges == nullptr) {
-      fields_.reject("tokenizer.ggml.merges", "it must be an array of strings");
     }
     if (!fields_.ok()) {
       return "";
@@ -242,30 +214,32 @@ class TokenizerWriter {
     json_.key("decoder").json(
         R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false})");
     begin_model(std::nullopt, false, cuts->whole_tokens);
-    json_.key("merges").begin_array();
-    for (const std::string& merge : merges->texts) {
-      const auto space = merge.find(' ', 1);
-      if (space == std::string::npos) {
-        fields_.reject("tokenizer.ggml.merges",
-                       fmt::format("\"{}\" is no pair of tokens", merge.substr(0, 64)));
-        return "";
-      }
-      json_.begin_array().string(merge.substr(0, space)).string(merge.substr(space + 1));
-      json_.end_array();
-    }
-    json_.end_array().end_object().end_object();
+    write_merges(*merges);
+    json_.end_object().end_object();
     return std::move(json_).take();
   }
 
-  std::string with_fallback() {
+  /// Null, with an error, where there is not one for each token.
+  const Array* scores_of_tokens() {
     const Array* scores = fields_.numbers("tokenizer.ggml.scores");
-    if (scores == nullptr || scores->count != tokens_->size()) {
+    if (scores == nullptr || scores->count != tokens_->size() ||
+        !std::ranges::all_of(scores->numbers, [](double score) { return std::isfinite(score); })) {
       fields_.reject("tokenizer.ggml.scores",
                      fmt::format("it must be an array of {} numbers", tokens_->size()));
+      return nullptr;
+    }
+    return scores;
+  }
+
+  /// SentencePiece's BPE, whose merges are those of the best scores, or of Gemma 4's listed.
+  std::string with_fallback(bool lists) {
+    const Array* listed = lists ? listed_merges() : nullptr;
+    const Array* scores = lists ? nullptr : scores_of_tokens();
+    if (!fields_.ok()) {
       return "";
     }
     begins_ = true;
-    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", true);
+    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", !lists);
     const std::string space = fmt::format(R"({{"type":"Prepend","prepend":"{}"}},)", kSpace);
     begin();
     json_.key("normalizer")
@@ -280,9 +254,71 @@ class TokenizerWriter {
         kSpace,
         prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : ""));
     begin_model(token_of("unknown_token_id"), true, false);
-    Merges(*tokens_, types_, scores->numbers).write(json_);
+    if (listed != nullptr) {
+      write_merges(*listed);
+    } else {
+      json_.key("merges").begin_array();
+      write_score_merges(*tokens_, types_, scores->numbers, json_);
+      json_.end_array();
+    }
     json_.end_object().end_object();
     return std::move(json_).take();
+  }
+
+  /// SentencePiece's Unigram, as XLM-RoBERTa has it.
+  std::string unigram() {
+    const Array* scores = scores_of_tokens();
+    if (scores == nullptr) {
+      return "";
+    }
+    const auto first = std::ranges::find_if(
+        types_, [](std::int64_t type) { return is(type, TokenType::kUnknown); });
+    const std::int64_t unknown =
+        first != types_.end() ? first - types_.begin() : id_of({"unknown_token_id"}, "<unk>");
+    begin();
+    write_clean_up();
+    const std::string_view space =
+        fields_.boolean("tokenizer.ggml.add_space_prefix", true) ? R"("always"})" : R"("never"})";
+    for (const char* key : {"pre_tokenizer", "decoder"}) {
+      json_.key(key).json(
+          fmt::format(R"({{"type":"Metaspace","replacement":"{}","split":true,"prepend_scheme":{})",
+                      kSpace,
+                      space));
+    }
+    json_.key("model").begin_object().key("type").string("Unigram").key("unk_id").integer(unknown);
+    json_.key("byte_fallback").boolean(std::ranges::any_of(types_, [](std::int64_t type) {
+      return is(type, TokenType::kByte);
+    }));
+    json_.key("vocab").begin_array();
+    for (std::size_t id = 0; id < tokens_->size(); ++id) {
+      json_.begin_array().string((*tokens_)[id]).number(scores->numbers[id]).end_array();
+    }
+    json_.end_array().end_object().end_object();
+    return fields_.ok() ? std::move(json_).take() : "";
+  }
+
+  /// Characters are exchanged by the table of the file, several spaces become one.
+  void write_clean_up() {
+    constexpr std::string_view kTable = "tokenizer.ggml.precompiled_charsmap";
+    json_.key("normalizer").begin_object().key("type").string("Sequence");
+    json_.key("normalizers").begin_array();
+    if (const Array* table = fields_.integers(kTable); table != nullptr && table->count > 0) {
+      std::string bytes;
+      for (const std::int64_t value : table->integers) {
+        bytes += static_cast<char>(static_cast<std::uint8_t>(value));
+      }
+      if (!is_table(bytes)) {
+        return fields_.reject(kTable,
+                              "that is no table of SentencePiece's, whose trie comes first");
+      }
+      json_.begin_object().key("type").string("Precompiled");
+      json_.key("precompiled_charsmap").string(to_base64(bytes)).end_object();
+    }
+    if (fields_.boolean("tokenizer.ggml.remove_extra_whitespaces", true)) {
+      json_.json(R"({"type":"Strip","strip_left":true,"strip_right":true})");
+      json_.json(R"({"type":"Replace","pattern":{"Regex":" {2,}"},"content":" "})");
+    }
+    json_.end_array().end_object();
   }
 
   /// A piece as BERT's own files call it. Conversion marks the pieces that begin a word in place of
@@ -334,7 +370,6 @@ class TokenizerWriter {
     if (!fields_.ok()) {
       return "";
     }
-    const auto token = [this](std::int64_t id) { return (*tokens_)[static_cast<std::size_t>(id)]; };
     json_.begin_object().key("version").string("1.0");
     json_.key("truncation").null().key("padding").null();
     write_added();
@@ -343,10 +378,10 @@ class TokenizerWriter {
               R"("handle_chinese_chars":true,"strip_accents":true,)"
               R"("lowercase":true})");
     json_.key("pre_tokenizer").json(R"({"type":"BertPreTokenizer"})");
-    write_template(token(first), first, token(last), last);
+    write_template(first, last, {.second = 1, .doubled = false});
     json_.key("decoder").json(R"({"type":"WordPiece","prefix":"##","cleanup":true})");
     json_.key("model").begin_object().key("type").string("WordPiece");
-    json_.key("unk_token").string(token(unknown));
+    json_.key("unk_token").string((*tokens_)[static_cast<std::size_t>(unknown)]);
     json_.key("continuing_subword_prefix")
         .string("##")
         .key("max_input_chars_per_word")
@@ -359,11 +394,16 @@ class TokenizerWriter {
     return std::move(json_).take();
   }
 
-  /// What stands around a text, and around two: [CLS] A [SEP] B [SEP], B being of type 1.
-  void write_template(const std::string& first,
-                      std::int64_t first_id,
-                      const std::string& last,
-                      std::int64_t last_id) {
+  /// How two texts stand together.
+  struct PairStyle {
+    int second = 0;        ///< The second text's type.
+    bool doubled = false;  ///< The last token of the first text is there twice.
+  };
+
+  /// What stands around a text, and around two: [CLS] A [SEP] B [SEP].
+  void write_template(std::int64_t first_id, std::int64_t last_id, PairStyle style) {
+    const std::string& first = (*tokens_)[static_cast<std::size_t>(first_id)];
+    const std::string& last = (*tokens_)[static_cast<std::size_t>(last_id)];
     const auto part = [this](std::string_view kind, const std::string& id, int type) {
       json_.begin_object().key(kind).begin_object().key("id").string(id);
       json_.key("type_id").integer(type).end_object().end_object();
@@ -374,9 +414,12 @@ class TokenizerWriter {
       part("SpecialToken", first, 0);
       part("Sequence", "A", 0);
       part("SpecialToken", last, 0);
+      if (pair && style.doubled) {
+        part("SpecialToken", last, 0);
+      }
       if (pair) {
-        part("Sequence", "B", 1);
-        part("SpecialToken", last, 1);
+        part("Sequence", "B", style.second);
+        part("SpecialToken", last, style.second);
       }
       json_.end_array();
     }

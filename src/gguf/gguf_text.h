@@ -20,7 +20,10 @@ using TextFiles = std::map<std::string, std::string, std::less<>>;
 /// | gpt2 | byte-level BPE of `tokens` and `merges`, split as `tokenizer.ggml.pre` says
 /// (pre_tokenizers.h) | | llama | BPE with byte fallback, its merges all pairs of tokens that make
 /// a token, best `scores` first, as transformers makes them of SentencePiece | | bert | WordPiece
-/// of texts without case and accents, between [CLS] and [SEP] |
+/// of texts without case and accents, between [CLS] and [SEP] | | t5 | Unigram of SentencePiece,
+/// with its table of characters |
+///
+/// Of an encoder gpt2 and t5 stand between <s> and </s>, as RoBERTa has them.
 ///
 /// Tokens of type control are special, those and user-defined ones are found in text as they are.
 /// kCorrupt, naming the key, for what contradicts itself; kInvalidArgument for a tokenizer that is

@@ -126,11 +126,11 @@ TEST_F(GgufTextTest, NoSpaceIsPutBeforeTextThatWantsNone) {
 
 TEST_F(GgufTextTest, SaysWhatIsNotBuiltIn) {
   TestGguf file = small_model();
-  file.text("tokenizer.ggml.model", "t5").texts("tokenizer.ggml.tokens", {"a"});
+  file.text("tokenizer.ggml.model", "rwkv").texts("tokenizer.ggml.tokens", {"a"});
   EXPECT_THAT(
       fault(file),
-      HasSubstr("key \"tokenizer.ggml.model\" is \"t5\"; built in are gpt2, llama and bert; "
-                "llama-server serves"));
+      HasSubstr("key \"tokenizer.ggml.model\" is \"rwkv\"; built in are gpt2, llama, gemma4, "
+                "bert and t5; llama-server serves"));
   file = small_model();
   file.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "viking");
   file.texts("tokenizer.ggml.tokens", {"a"}).texts("tokenizer.ggml.merges", {});

@@ -98,6 +98,7 @@ constexpr std::array kKnown = {
     PreTokenizer{.name = "gpt-4o", .expressions = kGpt4o},
     PreTokenizer{.name = "deepseek-llm", .expressions = kDeepseekLlm},
     PreTokenizer{.name = "deepseek-coder", .expressions = kDeepseekCoder},
+    PreTokenizer{.name = "roberta-bpe", .gpt2 = true},
 };
 
 void write_byte_level(spec::JsonWriter& json, bool use_regex) {

@@ -35,6 +35,8 @@ constexpr std::array kEncoderModelNames = {
     NamePair{"position_embd", "embeddings.position_embeddings"},
     NamePair{"token_types", "embeddings.token_type_embeddings"},
     NamePair{"token_embd_norm", "embeddings.LayerNorm"},
+    NamePair{"cls", "pooler.dense"},
+    NamePair{"cls.output", "classifier"},
 };
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},
@@ -73,6 +75,18 @@ constexpr std::array kNormNames = {
     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
     NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
 };
+constexpr std::array kGemma4Names = {
+    NamePair{"post_attention_norm", "post_attention_layernorm"},
+    NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+    NamePair{"post_ffw_norm", "post_feedforward_layernorm"},
+    NamePair{"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+    NamePair{"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+    NamePair{"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+    NamePair{"ffn_gate_inp", "router.proj"},
+    NamePair{"ffn_gate_exps", "experts.*.gate_proj"},
+    NamePair{"ffn_up_exps", "experts.*.up_proj"},
+    NamePair{"ffn_down_exps", "experts.*.down_proj"},
+};
 constexpr std::array kGptOssNames = {
     NamePair{"post_attention_norm", "post_attention_layernorm"},
     NamePair{"ffn_gate_inp", "mlp.router"},
@@ -83,6 +97,8 @@ constexpr std::array kHybridNames = {
     NamePair{"attn_gate", "linear_attn.in_proj_z"},
     NamePair{"ssm_beta", "linear_attn.in_proj_b"},
     NamePair{"ssm_alpha", "linear_attn.in_proj_a"},
+    NamePair{"ssm_in", "linear_attn.in_proj_qkvz"},
+    NamePair{"ssm_ba", "linear_attn.in_proj_ba"},
     NamePair{"ssm_conv1d", "linear_attn.conv1d"},
     NamePair{"ssm_norm", "linear_attn.norm"},
     NamePair{"ssm_out", "linear_attn.out_proj"},
@@ -102,7 +118,13 @@ constexpr std::array kWholeNames = {
     NamePair{"ssm_a", "linear_attn.A_log"},
     NamePair{"ssm_dt.bias", "linear_attn.dt_bias"},
     NamePair{"attn_sinks.weight", "self_attn.sinks"},
+    NamePair{"ffn_gate_inp.scale", "router.scale"},
+    NamePair{"ffn_down_exps.scale", "router.per_expert_scale"},
+    NamePair{"layer_output_scale.weight", "layer_scalar"},
 };
+
+/// Gates of all experts, each expert's ups behind its gates.
+constexpr std::string_view kGatesAndUps = "ffn_gate_up_exps";
 
 /// More experts than any model has; a tensor with more is left whole.
 constexpr std::int64_t kExpertsMost = 1 << 10;
@@ -117,9 +139,12 @@ std::span<const NamePair> own_names(Architecture architecture) {
     case Architecture::kGemma3:
     case Architecture::kOlmo2:
       return kNormNames;
+    case Architecture::kQwen3Next:
     case Architecture::kQwen35:
     case Architecture::kQwen35Moe:
       return kHybridNames;
+    case Architecture::kGemma4:
+      return kGemma4Names;
     case Architecture::kGptOss:
       return kGptOssNames;
     case Architecture::kBert:
@@ -222,6 +247,42 @@ bool predicts_ahead(const GgufFile& file, std::string_view architecture, std::st
   return false;
 }
 
+/// Whether it is a matrix that may have one row, of which programs that quantise make a vector.
+bool is_matrix(std::string_view tensor, Architecture architecture) {
+  return tensor.ends_with("ffn_gate_inp_shexp.weight") ||
+         (architecture == Architecture::kBert &&
+          (tensor == "cls.output.weight" || tensor == "token_types.weight"));
+}
+
+/// Adds the parts of each expert of a tensor that has those of all: one of each, or of gates that
+/// have ups behind them two.
+void add_experts(const Tensor& tensor,
+                 Architecture architecture,
+                 std::int64_t experts,
+                 std::vector<DirectoryTensor>& tensors) {
+  const auto both = tensor.name.find(kGatesAndUps);
+  std::vector<std::string> names = {tensor.name};
+  if (both != std::string::npos && tensor.shape.size() == 3 && tensor.shape[1] % 2 == 0) {
+    names = {tensor.name, tensor.name};
+    names[0].replace(both, kGatesAndUps.size(), "ffn_gate_exps");
+    names[1].replace(both, kGatesAndUps.size(), "ffn_up_exps");
+  }
+  const auto parts = static_cast<std::int64_t>(names.size());
+  const std::uint64_t bytes = tensor.bytes / static_cast<std::uint64_t>(experts * parts);
+  std::uint64_t offset = tensor.offset;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    for (const std::string& name : names) {
+      DirectoryTensor& part = tensors.emplace_back(
+          DirectoryTensor{.name = directory_name(name, architecture, expert), .stored = tensor});
+      part.stored.shape.erase(part.stored.shape.begin());
+      part.stored.shape.front() /= parts;
+      part.stored.offset = offset;
+      part.stored.bytes = bytes;
+      offset += bytes;
+    }
+  }
+}
+
 }  // namespace
 
 std::string directory_name(std::string_view tensor,
@@ -265,19 +326,12 @@ std::vector<DirectoryTensor> directory_tensors(const GgufFile& file) {
           tensors.emplace_back(DirectoryTensor{.name = directory_name(tensor.name, architecture),
                                                .stored = tensor,
                                                .interleaved = interleaved_rows(file, tensor.name)});
-      if (tensor.name.ends_with("ffn_gate_inp_shexp.weight") && tensor.shape.size() == 1) {
-        whole.stored.shape.insert(whole.stored.shape.begin(), 1);  // A matrix of one row.
+      if (is_matrix(tensor.name, architecture) && tensor.shape.size() == 1) {
+        whole.stored.shape.insert(whole.stored.shape.begin(), 1);
       }
       continue;
     }
-    const std::uint64_t bytes = tensor.bytes / static_cast<std::uint64_t>(experts);
-    for (std::int64_t expert = 0; expert < experts; ++expert) {
-      DirectoryTensor& part = tensors.emplace_back(DirectoryTensor{
-          .name = directory_name(tensor.name, architecture, expert), .stored = tensor});
-      part.stored.shape.erase(part.stored.shape.begin());
-      part.stored.offset += static_cast<std::uint64_t>(expert) * bytes;
-      part.stored.bytes = bytes;
-    }
+    add_experts(tensor, architecture, experts, tensors);
   }
   return tensors;
 }

@@ -51,6 +51,8 @@ TEST(TensorNames, OfEncodersAreBerts) {
        {"position_embd.weight", "embeddings.position_embeddings.weight"},
        {"token_types.weight", "embeddings.token_type_embeddings.weight"},
        {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
+       {"cls.bias", "pooler.dense.bias"},
+       {"cls.output.weight", "classifier.weight"},
        {"blk.2.attn_q.bias", "encoder.layer.2.attention.self.query.bias"},
        {"blk.2.attn_output_norm.bias", "encoder.layer.2.attention.output.LayerNorm.bias"},
        {"blk.11.ffn_up.weight", "encoder.layer.11.intermediate.dense.weight"},
@@ -71,6 +73,28 @@ TEST(TensorNames, OfLinearAttentionAreThoseOfStateSpaces) {
        {"blk.0.ssm_out.weight", "model.layers.0.linear_attn.out_proj.weight"},
        {"blk.3.attn_q.weight", "model.layers.3.self_attn.q_proj.weight"},
        {"blk.3.post_attention_norm.weight", "model.layers.3.post_attention_layernorm.weight"}});
+}
+
+TEST(TensorNames, OfGemma4AreByTheirPlace) {
+  expect_both_ways(
+      kGemma4,
+      {{"blk.0.ffn_norm.weight", "model.layers.0.pre_feedforward_layernorm.weight"},
+       {"blk.0.post_ffw_norm.weight", "model.layers.0.post_feedforward_layernorm.weight"},
+       {"blk.0.post_ffw_norm_1.weight", "model.layers.0.post_feedforward_layernorm_1.weight"},
+       {"blk.0.pre_ffw_norm_2.weight", "model.layers.0.pre_feedforward_layernorm_2.weight"},
+       {"blk.0.ffn_gate_inp.weight", "model.layers.0.router.proj.weight"},
+       {"blk.0.ffn_gate_inp.scale", "model.layers.0.router.scale"},
+       {"blk.0.ffn_down_exps.scale", "model.layers.0.router.per_expert_scale"},
+       {"blk.0.ffn_down_exps.weight", "model.layers.0.experts.0.down_proj.weight"},
+       {"blk.0.layer_output_scale.weight", "model.layers.0.layer_scalar"}});
+}
+
+TEST(TensorNames, OfQwen3NextAreByKeyHeadInPart) {
+  expect_both_ways(kQwen3Next,
+                   {{"blk.0.attn_qkv.weight", "model.layers.0.linear_attn.in_proj_qkv.weight"},
+                    {"blk.0.attn_gate.weight", "model.layers.0.linear_attn.in_proj_z.weight"},
+                    {"blk.0.ssm_in.weight", "model.layers.0.linear_attn.in_proj_qkvz.weight"},
+                    {"blk.0.ssm_ba.weight", "model.layers.0.linear_attn.in_proj_ba.weight"}});
 }
 
 TEST(TensorNames, OfLayersThatGuessFurtherTokensAreLeftOut) {
@@ -166,6 +190,37 @@ TEST_F(DirectoryTensorsTest, AreThoseOfEachExpert) {
     EXPECT_EQ(part.stored.bytes, 4 * 8 * sizeof(float));
   }
   EXPECT_THAT(tensors[3].stored.shape, testing::ElementsAre(1, 8));
+}
+
+TEST_F(DirectoryTensorsTest, AreGatesAndUpsWhereOneTensorHasBoth) {
+  TestGguf file;
+  file.text("general.architecture", "qwen3next");
+  file.zeros("blk.0.ffn_gate_up_exps.weight", {8, 6, 2});
+  file.zeros("blk.1.ffn_gate_up_exps.weight", {8, 5, 2});
+  const GgufFile opened = open(std::move(file));
+  const std::vector<DirectoryTensor> tensors = directory_tensors(opened);
+  ASSERT_EQ(tensors.size(), 6U) << "an odd number of rows is not cut";
+  const std::uint64_t begin = opened.tensor("blk.0.ffn_gate_up_exps.weight")->offset;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(tensors[i].name,
+              "model.layers.0.mlp.experts." + std::to_string(i / 2) +
+                  (i % 2 == 0 ? ".gate_proj.weight" : ".up_proj.weight"));
+    EXPECT_THAT(tensors[i].stored.shape, testing::ElementsAre(3, 8));
+    EXPECT_EQ(tensors[i].stored.offset, begin + i * 3 * 8 * sizeof(float));
+    EXPECT_EQ(tensors[i].stored.bytes, 3 * 8 * sizeof(float));
+  }
+}
+
+TEST_F(DirectoryTensorsTest, OfOneRowAreMatricesAllTheSame) {
+  TestGguf file;
+  file.text("general.architecture", "bert");
+  file.zeros("cls.output.weight", {8}).zeros("token_types.weight", {8});
+  file.zeros("cls.output.bias", {1});
+  const std::vector<DirectoryTensor> tensors = directory_tensors(open(std::move(file)));
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_THAT(tensors[0].stored.shape, testing::ElementsAre(1, 8));
+  EXPECT_THAT(tensors[1].stored.shape, testing::ElementsAre(1, 8));
+  EXPECT_THAT(tensors[2].stored.shape, testing::ElementsAre(1));
 }
 
 TEST_F(DirectoryTensorsTest, AreTheBiasesOfEachExpert) {

@@ -77,6 +77,7 @@ inline void fields(Fields& v, spec::LinearAttention& x) {
   v(4, "value_dim", x.value_dim, kCount);
   v(5, "kernel", x.kernel, kCount);
   v(6, "tiled", x.tiled);
+  v(7, "gates_apart", x.gates_apart);
   v.require(x, "value heads that are a multiple of key heads", [](const spec::LinearAttention& of) {
     return of.key_heads == 0 ? of.value_heads == 0 : of.value_heads % of.key_heads == 0;
   });
@@ -94,6 +95,7 @@ inline void fields(Fields& v, spec::Encoder& x) {
   v(2, "first_position", x.first_position, kCount);
   v(3, "types", x.types, kCount);
   v(4, "scores", x.scores);
+  v(5, "bare", x.bare);
 }
 
 inline void fields(Fields& v, spec::ModelSpec& x) {

@@ -90,7 +90,9 @@ std::string error_of(const T& sent) {
 }
 
 TEST(LinkFields, KeepsEveryFieldOfAModel) {
-  const spec::ModelSpec sent = every_field_set();
+  spec::ModelSpec sent = every_field_set();
+  sent.linear.gates_apart = true;
+  sent.encoder.bare = true;
   const Result<spec::ModelSpec> read = wire::decode<spec::ModelSpec>(wire::encode(sent));
   ASSERT_TRUE(read) << read.error().message;
   const spec::ModelSpec& got = *read;

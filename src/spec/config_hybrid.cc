@@ -86,6 +86,7 @@ void read_hybrid(JsonFields& fields, bool attention_bias, ModelSpec& model) {
   }
   if (std::ranges::count(model.mixer, Mixer::kDeltaRule) > 0) {
     read_sizes(fields, model.linear);
+    model.linear.gates_apart = model.architecture != Architecture::kQwen3Next;
   }
 }
 

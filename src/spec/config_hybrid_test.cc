@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,10 +65,13 @@ std::string hybrid_fault(std::string_view more) {
 TEST(ConfigHybrid, Qwen35WithExpertsAsPublished) {
   const ModelSpec model = qwen35_moe();
   EXPECT_EQ(model.architecture, Architecture::kQwen35Moe);
-  EXPECT_EQ(
-      model.linear,
-      (LinearAttention{
-          .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4}));
+  EXPECT_EQ(model.linear,
+            (LinearAttention{.key_heads = 16,
+                             .value_heads = 32,
+                             .key_dim = 128,
+                             .value_dim = 128,
+                             .kernel = 4,
+                             .gates_apart = true}));
   EXPECT_EQ(model.mixer[0], Mixer::kDeltaRule);
   EXPECT_EQ(model.mixer[2], Mixer::kDeltaRule);
   EXPECT_EQ(model.mixer[3], Mixer::kAttention);
@@ -102,7 +106,9 @@ TEST(ConfigHybrid, FamiliesHaveTheirOwnDefaults) {
       hybrid_model("Qwen3_5MoeForCausalLM", R"(, "norm_topk_prob": false, "num_experts": 8)");
   EXPECT_EQ(moe.experts,
             (Experts{.count = 8, .active = 8, .intermediate = 512, .normalised = true}));
-  EXPECT_EQ(next.linear, qwen35_moe().linear);
+  LinearAttention sizes = qwen35_moe().linear;
+  EXPECT_TRUE(std::exchange(sizes.gates_apart, false));
+  EXPECT_EQ(next.linear, sizes);
 }
 
 TEST(ConfigHybrid, LayersAreSaidOrComeByTheInterval) {

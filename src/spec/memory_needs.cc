@@ -80,15 +80,20 @@ Elements count_feed_forward(const ModelSpec& m) {
                      (m.layer_scale ? 1 : 0) + (m.mlp_bias ? 2 * m.intermediate + added_once : 0)};
 }
 
+/// Rows of a head that scores; 0 where there is none.
+std::int64_t score_rows(const Encoder& encoder, std::int64_t hidden) {
+  return !encoder.scores ? 0 : encoder.bare ? 1 : hidden + 1;
+}
+
 /// Rows of the tables of positions and types, and of a head that scores: never of int8.
 std::int64_t plain_rows(const Encoder& encoder, std::int64_t hidden) {
-  return encoder.positions + encoder.types + (encoder.scores ? hidden + 1 : 0);
+  return encoder.positions + encoder.types + score_rows(encoder, hidden);
 }
 
 /// What an encoder has outside its layers beside the table of words.
 Elements count_outside(const ModelSpec& m) {
   return {.matrices = plain_rows(m.encoder, m.hidden) * m.hidden,
-          .vectors = 2 * m.hidden + (m.encoder.scores ? m.hidden + 1 : 0)};
+          .vectors = 2 * m.hidden + score_rows(m.encoder, m.hidden)};
 }
 
 Elements count_elements(const ModelSpec& m) {

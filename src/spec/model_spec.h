@@ -136,6 +136,9 @@ struct LinearAttention {
   /// Key head k serves value heads k, k + key_heads, ... (files of llama.cpp); else those of a key
   /// head are one after the other.
   bool tiled = false;
+  /// A checkpoint has gates in a tensor behind that of queries, keys and values; else one tensor
+  /// has all four, by key head (Qwen3-Next).
+  bool gates_apart = false;
 
   [[nodiscard]] std::int64_t keys() const { return key_heads * key_dim; }
   [[nodiscard]] std::int64_t values() const { return value_heads * value_dim; }
@@ -156,6 +159,8 @@ struct Encoder {
   /// It has a head that scores a text, or a pair of them, by its first token's hidden state, in
   /// place of giving hidden states: tanh of a product, then one number of that.
   bool scores = false;
+  /// Of such a head: it has the last number alone, without the product before it.
+  bool bare = false;
   friend bool operator==(const Encoder&, const Encoder&) = default;
 };
 

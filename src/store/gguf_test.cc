@@ -418,5 +418,13 @@ TEST(GgufInspection, TellsOfAnEncoderNothingThatItDoesNotDo) {
   }
 }
 
+TEST(GgufInspection, TellsWhatConversionLeftOut) {
+  const auto said = [](const char* file) {
+    return render_text(inspect(places::source(std::string("tests/golden/gguf/") + file)).value());
+  };
+  EXPECT_THAT(said("bare_reranker.gguf"), HasSubstr("that scores pairs, without its pooler"));
+  EXPECT_THAT(said("reranker.gguf"), HasSubstr("an encoder that scores pairs, q/k/v bias"));
+}
+
 }  // namespace
 }  // namespace heddle::store

@@ -164,8 +164,10 @@ class Planner {
     const std::string score = bert ? "classifier" : "classifier.out_proj";
     const spec::DType plain = spec::compute_dtype(layout_.dtype);
     const Columns columns = all_columns(model_.hidden);
-    add(Role::kScoreDense, plain, columns, {whole(dense + ".weight", model_.hidden)});
-    vector(Role::kScoreDenseBias, {whole(dense + ".bias", model_.hidden)});
+    if (!model_.encoder.bare) {
+      add(Role::kScoreDense, plain, columns, {whole(dense + ".weight", model_.hidden)});
+      vector(Role::kScoreDenseBias, {whole(dense + ".bias", model_.hidden)});
+    }
     add(Role::kScore, plain, columns, {whole(score + ".weight", 1)});
     vector(Role::kScoreBias, {whole(score + ".bias", 1)});
   }
@@ -347,10 +349,10 @@ class Planner {
            {whole(name("linear_attn.out_proj.weight"), model_.hidden, Matrix::kOut)});
   }
 
-  /// Qwen3-Next has them by key head: its query, its key, its values, their gates.
+  /// Where gates are not apart they are by key head: its query, its key, its values, their gates.
   [[nodiscard]] std::vector<Part> delta_in_parts() const {
     const spec::LinearAttention& linear = model_.linear;
-    if (model_.architecture != spec::Architecture::kQwen3Next) {
+    if (linear.gates_apart) {
       return {whole(name("linear_attn.in_proj_qkv.weight"), linear.channels(), Matrix::kQ),
               whole(name("linear_attn.in_proj_z.weight"), linear.values(), Matrix::kK)};
     }
@@ -372,7 +374,7 @@ class Planner {
     return parts;
   }
 
-  /// Likewise: b of the value heads of a key head, then their a.
+  /// Qwen3-Next has b of the value heads of a key head, then their a.
   [[nodiscard]] std::vector<Part> delta_rate_parts() const {
     const spec::LinearAttention& linear = model_.linear;
     if (model_.architecture != spec::Architecture::kQwen3Next) {

@@ -105,7 +105,9 @@ std::string window_text(const ModelSpec& model) {
 
 std::string extras_text(const ModelSpec& model) {
   const spec::Encoder& encoder = model.encoder;
-  std::vector<std::string_view> extras = {encoder.scores          ? "an encoder that scores pairs"
+  std::vector<std::string_view> extras = {encoder.bare
+                                              ? "an encoder that scores pairs, without its pooler"
+                                          : encoder.scores        ? "an encoder that scores pairs"
                                           : encoder.positions > 0 ? "an encoder that makes vectors"
                                           : model.tied_embeddings ? "tied embeddings"
                                                                   : "own output head"};

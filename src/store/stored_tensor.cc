@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "gguf/gguf_model.h"
+#include "gguf/matrix_formats.h"
 #include "spec/f8_panels.h"
 
 namespace heddle::store {

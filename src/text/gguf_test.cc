@@ -226,6 +226,81 @@ TEST(GgufSentencePiece, TokensAreThoseOfTheLibrary) {
   EXPECT_EQ(model->tokenizer()->encode("a", SpecialTokens::kAdd)->front(), 1);
 }
 
+/// Gemma 4's: merges are listed, spaces are no tokens of their own.
+TEST(GgufSentencePiece, MergesMayBeListed) {
+  const Json file = Json::parse(golden_tokenizer_json("gemma"));
+  std::vector<std::string> merges;
+  for (const Json& merge : file.at("model").at("merges")) {
+    merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  }
+  gguf::TestGguf made = with_vocabulary("gemma4", vocabulary_of(file));
+  made.texts("tokenizer.ggml.merges", merges).u32("tokenizer.ggml.unknown_token_id", 3);
+  const auto model = opened(made);
+  ASSERT_NE(model, nullptr);
+  EXPECT_GT(compare_encodings(*model, "gemma").size(), 100U);
+}
+
+/// tests/golden/make_gguf_reranker.py trained the tokenizer, and has the tokens by llama.cpp.
+TEST(GgufUnigram, TokensOfPairsAreLlamaCpps) {
+  const auto model = TextModel::open(places::source("tests/golden/gguf/reranker.gguf"));
+  ASSERT_TRUE(model) << model.error().message;
+  std::ifstream stream(places::source("tests/golden/gguf/reranker.json"));
+  const Json golden = Json::parse(stream).at("reranker");
+  EXPECT_GE(golden.at("pairs").size(), 6U);
+  for (std::size_t i = 0; i < golden.at("pairs").size(); ++i) {
+    const Json& pair = golden.at("pairs")[i];
+    const auto encoded = (*model)->tokenizer()->encode_texts(
+        pair[0].get<std::string>(), pair[1].get<std::string>(), 0);
+    ASSERT_TRUE(encoded) << encoded.error().message;
+    EXPECT_EQ(encoded->tokens, golden.at("ids")[i].get<Ids>()) << pair;
+    EXPECT_EQ(encoded->second_text, 0) << "of one type";
+  }
+}
+
+/// The golden tokenizer of T5's kind, whose texts are composed otherwise by a table.
+gguf::TestGguf unigram(const std::vector<std::uint8_t>& table) {
+  const Json file = Json::parse(golden_tokenizer_json("unigram"));
+  Vocabulary vocabulary;
+  std::vector<float> scores;
+  for (const Json& piece : file.at("model").at("vocab")) {
+    vocabulary.tokens.push_back(piece.at(0).get<std::string>());
+    scores.push_back(piece.at(1).get<float>());
+  }
+  vocabulary.types.assign(vocabulary.tokens.size(), kNormal);
+  vocabulary.types[0] = 2;  // Unknown.
+  gguf::TestGguf made = with_vocabulary("t5", vocabulary);
+  made.flag("tokenizer.ggml.remove_extra_whitespaces", false);
+  made.numbers("tokenizer.ggml.precompiled_charsmap", gguf::ValueType::kU8, table);
+  return made.numbers("tokenizer.ggml.scores", gguf::ValueType::kF32, scores);
+}
+
+TEST(GgufUnigram, TokensAreThoseOfTheLibrary) {
+  const auto model = opened(unigram({}));
+  ASSERT_NE(model, nullptr);
+  std::ifstream stream(places::source("tests/text/goldens/unigram/cases.json"));
+  int compared = 0;
+  const Json cases = Json::parse(stream);
+  for (const Json& one : cases.at("encode")) {
+    const auto text = one.at(0).get<std::string>();
+    const bool plain =
+        std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80U; });
+    if (!plain || text.find('<') != std::string::npos) {
+      continue;  // The library composes it, or finds tokens of its own.
+    }
+    EXPECT_EQ(model->tokenizer()->encode(text, SpecialTokens::kNone).value(), one.at(1).get<Ids>())
+        << text;
+    ++compared;
+  }
+  EXPECT_GT(compared, 40);
+}
+
+// Of units that point outside only a text tells, which is refused.
+TEST(GgufUnigram, ABrokenTableEndsNothing) {
+  const auto model = opened(unigram({4, 0, 0, 0, 255, 255, 255, 255}));
+  ASSERT_NE(model, nullptr);
+  EXPECT_FALSE(model->tokenizer()->encode("a b", SpecialTokens::kNone));
+}
+
 TEST(GgufTextModel, HasItsTemplatesAndEnds) {
   gguf::TestGguf file = byte_level("qwen2", "qwen2");
   file.u32("tokenizer.ggml.eos_token_id", 621).u32("tokenizer.ggml.eot_token_id", 623);

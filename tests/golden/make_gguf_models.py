@@ -147,8 +147,9 @@ def experts(w, *, layers, hidden, count, used, width, types, shared=0):
             w.matrix(at + "down_shexp", better, hidden, shared, gain=0.5)
 
 
-def hybrid(w, *, layers, hidden, heads, kv, head_dim, rotary, key_heads, value_heads, state, types, interval=2, ff=0):
-    """Linear attention in all but every `interval`-th layer, attention with gates in those."""
+def hybrid(w, *, layers, hidden, heads, kv, head_dim, rotary, key_heads, value_heads, state, types, interval=2, ff=0, form=""):
+    """Linear attention in all but every `interval`-th layer, attention with gates in those. `form`: "next" and "old" are
+    those of Qwen3-Next's files, of which "old" have queries, keys, values and gates of a key head together."""
     main, better, short = types
     keys, values = key_heads * state, value_heads * state
     w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=layers, attention__head_count=heads,
@@ -156,7 +157,8 @@ def hybrid(w, *, layers, hidden, heads, kv, head_dim, rotary, key_heads, value_h
            attention__layer_norm_rms_epsilon=1e-6, rope__dimension_count=rotary, rope__freq_base=100.0,
            full_attention_interval=interval, ssm__conv_kernel=4, ssm__state_size=state, ssm__group_count=key_heads,
            ssm__time_step_rank=value_heads, ssm__inner_size=values)
-    w.file.add_array(f"{w.architecture}.rope.dimension_sections", [3, 3, 2, 0])  # Of eight pairs.
+    if not form:
+        w.file.add_array(f"{w.architecture}.rope.dimension_sections", [3, 3, 2, 0])  # Of eight pairs.
     w.matrix("token_embd", main, VOCAB, hidden, gain=hidden**0.5)
     w.norm("output_norm", hidden)
     w.matrix("output", better, VOCAB, hidden, gain=2.0)
@@ -172,10 +174,16 @@ def hybrid(w, *, layers, hidden, heads, kv, head_dim, rotary, key_heads, value_h
             w.norm(at + "attn_k_norm", head_dim)
             w.matrix(at + "attn_output", main if heads * head_dim % 256 == 0 else short, hidden, heads * head_dim, gain=0.5)
         else:
-            w.matrix(at + "attn_qkv", main if layer % 2 else better, 2 * keys + values, hidden)
-            w.matrix(at + "attn_gate", main, values, hidden)
-            w.matrix(at + "ssm_alpha", short, value_heads, hidden)
-            w.matrix(at + "ssm_beta", short, value_heads, hidden)
+            if form == "old":
+                w.matrix(at + "ssm_in", main, 2 * (keys + values), hidden)
+            else:
+                w.matrix(at + "attn_qkv", main if layer % 2 else better, 2 * keys + values, hidden)
+                w.matrix(at + "attn_gate", main, values, hidden)
+            if form:
+                w.matrix(at + "ssm_ba", short, 2 * value_heads, hidden)
+            else:
+                w.matrix(at + "ssm_alpha", short, value_heads, hidden)
+                w.matrix(at + "ssm_beta", short, value_heads, hidden)
             w.numbers(at + "ssm_a", -numpy.exp(w.random.normal(size=value_heads) - 2))
             w.numbers(at + "ssm_dt.bias", 0.3 * w.random.normal(size=value_heads))
             w.numbers(at + "ssm_conv1d.weight", 2 * w.random.normal(size=(2 * keys + values, 4)))
@@ -269,6 +277,65 @@ def qwen35moe(w):
     w.keys(expert_feed_forward_length=96, expert_shared_feed_forward_length=64)
 
 
+def qwen3next(w, form="next"):
+    size = {"layers": 3, "hidden": 64, "types": OF_32}
+    hybrid(w, heads=4, kv=2, head_dim=32, rotary=16, key_heads=2, value_heads=6, state=32, form=form, **size)
+    experts(w, count=4, used=2, width=96, shared=64, **size)
+    w.keys(expert_feed_forward_length=96, expert_shared_feed_forward_length=64)
+
+
+def qwen3next_old(w):
+    qwen3next(w, "old")
+
+
+def gemma4(w, windowed=(False, True, False), count=0):
+    """Layers without a window have fewer and wider heads, whose keys are values too. With experts beside the MLP."""
+    hidden, heads, ff, width = 64, 4, 96, 32
+    main, better, _ = OF_32
+    sizes = {True: (2, 32), False: (1, 64)}  # Heads of keys, and their length.
+    w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=len(windowed), feed_forward_length=ff,
+           attention__head_count=heads, attention__layer_norm_rms_epsilon=1e-6, attention__sliding_window=LOCAL_WINDOW,
+           attention__shared_kv_layers=0, embedding_length_per_layer_input=0, final_logit_softcapping=8.0,
+           rope__freq_base=1000.0, rope__freq_base_swa=100.0)
+    for ending, (_, dim) in (("", sizes[False]), ("_swa", sizes[True])):
+        w.keys(**{f"attention__key_length{ending}": dim, f"attention__value_length{ending}": dim,
+                  f"rope__dimension_count{ending}": dim})
+    w.file.add_array("gemma4.attention.sliding_window_pattern", list(windowed))
+    w.file.add_array("gemma4.attention.head_count_kv", [sizes[local][0] for local in windowed])
+    w.numbers("rope_freqs.weight", numpy.array([1.0] * 8 + [1e30] * 24))
+    w.matrix("token_embd", better, VOCAB, hidden, gain=2.0)
+    w.norm("output_norm", hidden)
+    if count:
+        w.keys(expert_count=count, expert_used_count=2, expert_feed_forward_length=width)
+    for layer, local in enumerate(windowed):
+        at, (kv, dim) = f"blk.{layer}.", sizes[local]
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            w.norm(at + name, hidden)
+        w.matrix(at + "attn_q", main, heads * dim, hidden)
+        w.matrix(at + "attn_k", main, kv * dim, hidden)
+        if local:
+            w.matrix(at + "attn_v", better, kv * dim, hidden)
+        w.norm(at + "attn_q_norm", dim)
+        w.norm(at + "attn_k_norm", dim)
+        w.matrix(at + "attn_output", main, hidden, heads * dim, gain=0.5)
+        w.numbers(at + "layer_output_scale.weight", numpy.array([0.8 + 0.1 * layer]))
+        w.matrix(at + "ffn_gate", main, ff, hidden)
+        w.matrix(at + "ffn_up", main, ff, hidden)
+        w.matrix(at + "ffn_down", better, hidden, ff, gain=0.5)
+        if count:
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                w.norm(at + name, hidden)
+            w.numbers(at + "ffn_gate_inp.weight", 3 * w.random.normal(size=(count, hidden)))
+            w.numbers(at + "ffn_gate_inp.scale", 1 + 0.3 * w.random.normal(size=hidden))
+            w.matrix(at + "ffn_gate_up_exps", main, count, 2 * width, hidden)
+            w.matrix(at + "ffn_down_exps", better, count, hidden, width, gain=0.5)
+            w.numbers(at + "ffn_down_exps.scale", w.random.uniform(0.5, 1.5, size=count))
+
+
+def gemma4_moe(w):
+    gemma4(w, (True, False), 4)
+
+
 def gpt_oss(w):
     hidden, heads, kv, head_dim, count, width = 64, 4, 2, 32, 4, 96
     w.keys(context_length=CONTEXT, embedding_length=hidden, block_count=3, feed_forward_length=width,
@@ -306,7 +373,8 @@ def gpt_oss(w):
 
 
 MODELS = {make.__name__: make for make in (llama, mixtral, qwen2moe, qwen3moe, gemma2, gemma3, granite, olmo2,
-                                           smollm3, phi3, phi3_long, qwen35, qwen35moe, gpt_oss)}
+                                           smollm3, phi3, phi3_long, qwen35, qwen35moe, qwen3next, qwen3next_old, gemma4, gemma4_moe,
+                                           gpt_oss)}
 
 
 def likeliest(path, ids):
@@ -333,7 +401,8 @@ def likeliest(path, ids):
 
 def write(name, path, plain):
     """Returns token ids, which do not depend on `plain`."""
-    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss", "phi3_long": "phi3"}.get(name, name)
+    architecture = {"mixtral": "llama", "gpt_oss": "gpt-oss", "phi3_long": "phi3", "qwen3next_old": "qwen3next",
+                    "gemma4_moe": "gemma4"}.get(name, name)
     writer = Writer(path, architecture, sum(name.encode()), plain)
     MODELS[name](writer)
     writer.close()

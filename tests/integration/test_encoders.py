@@ -229,3 +229,17 @@ def test_minilm_of_a_gguf_file_gives_the_same(tmp_path):
     path = tmp_path / "minilm.gguf"
     as_gguf(MINILM, path)
     gives_what_minilm_gives_in_float64(path, "float32", 1e-6)
+
+
+def test_rerankers_of_gguf_files_score_as_llama_cpp_does():
+    golden = json.loads((GOLDENS / "gguf/reranker.json").read_text())
+    rows = [f"  {name}: {{path: {GOLDENS}/gguf/{name}.gguf, dtype: float32}}\n" for name in golden]
+    with heddle.Server(heddle.config(models=rows, memory="3MiB")) as server:
+        for name, case in golden.items():
+            queries, documents = zip(*case["pairs"])
+            answer = ask(server, "/v1/rerank", model=name, query=queries[0], documents=list(documents))
+            scores = {result["index"]: result["relevance_score"] for result in answer["results"]}
+            for index, logit in enumerate(case["of_numbers"]):
+                assert abs(scores[index] - 1 / (1 + math.exp(-logit))) <= 3e-3, f"{name} {index}"
+            assert answer["usage"]["total_tokens"] == sum(len(ids) for ids in case["ids"])
+        assert "ask it by /v1/rerank" in refusal(server, "/v1/embeddings", model="reranker", input="the loom")

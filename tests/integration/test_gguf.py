@@ -248,7 +248,7 @@ def test_smollm2_talks(smollm2):
 
 
 # Mixtures of blocks with a vocabulary of their own; engine/gguf_golden_test.cc has more of them.
-@pytest.mark.parametrize("name", ["llama", "qwen3moe", "gemma3", "qwen35", "qwen35moe"])
+@pytest.mark.parametrize("name", ["llama", "qwen3moe", "gemma3", "qwen35", "qwen35moe", "qwen3next", "gemma4_moe"])
 def test_a_file_of_k_blocks_says_what_llama_cpp_says(name):
     golden = json.loads((heddle.ROOT / f"tests/golden/gguf/{name}.json").read_text())
     row = f"  random: {{path: {heddle.ROOT}/tests/golden/gguf/{name}.gguf}}\n"
