@@ -65,7 +65,8 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
   if (is_harmony(options)) {
     harmony_.emplace(options.reasoning == text::ReasoningFormat::kHarmony,
                      options.tools == text::ToolFormat::kHarmony,
-                     options.prompt_end);
+                     options.prompt_end,
+                     options.give_calls);
   }
 }
 
