@@ -248,7 +248,10 @@ std::optional<ToolCall> begun_call(std::string_view json) {
       call.name = text_of(*taken).value_or("");
     }
   } while (take(",", rest));
-  return past_white(rest).empty() && !call.name.empty() ? std::optional(call) : std::nullopt;
+  if (!past_white(rest).empty()) {
+    return std::nullopt;
+  }
+  return call.name.empty() ? nameless() : std::optional(call);
 }
 
 std::optional<std::vector<ToolCall>> begun_calls(std::string_view json) {
