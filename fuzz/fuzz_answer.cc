@@ -1,6 +1,7 @@
 // Thoughts and calls of tools in an answer: what is found does not depend on the portions in which
-// the text comes, and calls have names and arguments that are JSON, whether they are given whole or
-// piece by piece. The first byte chooses the formats, the second the length of portions.
+// the text comes, and calls have names and arguments that are JSON. Where the same text is left,
+// calls that are given piece by piece are those that are given whole, but for broken JSON. The
+// first byte chooses the formats, the second the length of portions.
 
 #include <cstddef>
 #include <cstdint>
@@ -73,8 +74,7 @@ Answer read_by(Parser parser, std::uint8_t formats, std::string_view text, std::
   Answer answer;
   const auto take = [&](const HarmonyParser::Found& found) {
     answer.reasoning += found.reasoning;
-    answer.text += found.text;
-    answer.calls.insert(answer.calls.end(), found.calls.begin(), found.calls.end());
+    append(answer, {.text = found.text, .calls = found.calls});
   };
   for (std::size_t at = 0; at < text.size(); at += portion) {
     take(parser.push(text.substr(at, portion)));
@@ -87,7 +87,8 @@ Answer read_harmony(std::uint8_t formats, std::string_view text, std::size_t por
   const bool begun = (formats & 8U) != 0;
   return read_by(HarmonyParser((formats & 4U) != 0,
                                (formats & 1U) != 0,
-                               begun ? "<|start|>assistant<|channel|>analysis<|message|>" : ""),
+                               begun ? "<|start|>assistant<|channel|>analysis<|message|>" : "",
+                               (formats & 128U) != 0 ? GiveCalls::kAsTheyCome : GiveCalls::kWhole),
                  formats,
                  text,
                  portion);
@@ -115,13 +116,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const bool own = (data[0] & 64U) != 0;
-  const auto way = !own ? read : (data[0] & 128U) != 0 ? read_gemma4 : read_harmony;
+  const auto way = !own ? read : (data[0] & 2U) != 0 ? read_gemma4 : read_harmony;
   const Answer whole = way(data[0], text, text.size() + 1);
   HEDDLE_CHECK(whole == way(data[0], text, 1));
   HEDDLE_CHECK(whole == way(data[0], text, 1 + data[1] % 16U));
   for (const ToolCall& call : whole.calls) {
     HEDDLE_CHECK(!call.name.empty());
     HEDDLE_CHECK(call.arguments.empty() ? !call.whole : call.arguments.front() == '{');
+  }
+  const Answer given_whole = (data[0] & 128U) == 0 ? whole : way(data[0] & 127U, text, 1);
+  const Answer in_pieces = (data[0] & 128U) != 0 ? whole : way(data[0] | 128U, text, 1);
+  if (given_whole.text == in_pieces.text && given_whole.calls.size() == in_pieces.calls.size()) {
+    for (std::size_t i = 0; i < whole.calls.size(); ++i) {
+      const ToolCall& call = given_whole.calls[i];
+      HEDDLE_CHECK(call.name == in_pieces.calls[i].name);
+      HEDDLE_CHECK(call.arguments == in_pieces.calls[i].arguments ||
+                   !heddle::text::is_json_object(call.arguments));
+    }
   }
   return 0;
 }

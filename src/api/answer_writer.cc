@@ -29,6 +29,8 @@ class CompletionWriter final : public AnswerWriter {
     return answer_json(head_, opened, usage);
   }
 
+  void count(const Usage& usage) override { chunks_.count(usage); }
+
   /// Whose turn it is, and what answers begin with.
   std::string begin() override {
     std::string events;
@@ -91,6 +93,10 @@ class CompletionWriter final : public AnswerWriter {
 
 std::string AnswerWriter::waiting(std::string_view what) {
   return sse_comment(what);
+}
+
+void AnswerWriter::count(const Usage& usage) {
+  (void)usage;
 }
 
 std::unique_ptr<AnswerWriter> completion_writer(AnswerHead head,

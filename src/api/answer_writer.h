@@ -27,6 +27,8 @@ class AnswerWriter {
   /// @param what  For what, in words.
   [[nodiscard]] virtual std::string waiting(std::string_view what);
 
+  /// Has the parts of the stream from here on say how much has been used so far, where they can.
+  virtual void count(const Usage& usage);
   /// What a stream begins with.
   [[nodiscard]] virtual std::string begin() = 0;
   /// What is new of one choice.

@@ -105,6 +105,16 @@ TEST(CompletionWriter, TheEndHasUsageWhereItWasAskedFor) {
   EXPECT_EQ(json::parse(events[0])["usage"]["total_tokens"], 1);
 }
 
+TEST(CompletionWriter, EveryChunkHasTheUsageSoFarWhereItIsCounted) {
+  const auto writer = completion_writer(kChat, {""}, true);
+  writer->count({.prompt_tokens = 3});
+  EXPECT_EQ(json::parse(data_of(writer->begin()).at(0))["usage"]["total_tokens"], 3);
+  writer->count({.prompt_tokens = 3, .completion_tokens = 2});
+  const json chunk = json::parse(data_of(writer->news({.text = "x"})).at(0));
+  EXPECT_EQ(chunk["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(chunk["choices"][0]["delta"]["content"], "x");
+}
+
 TEST(CompletionWriter, AFailureIsAnEventWithTheError) {
   const std::vector<std::string> events =
       data_of(completion_writer(kChat, {""}, false)->fail({.message = "no"}));

@@ -210,17 +210,6 @@ std::string custom_arguments(std::string_view input) {
   return std::move(json).take();
 }
 
-std::string custom_input(const std::string& arguments) {
-  dom::parser parser;
-  dom::element parsed;
-  std::string_view input;
-  if (parser.parse(arguments).get(parsed) == simdjson::SUCCESS &&
-      parsed["input"].get_string().get(input) == simdjson::SUCCESS) {
-    return std::string(input);
-  }
-  return arguments;
-}
-
 Turns read_turns(BodyReader& body) {
   Conversation conversation;
   const std::optional<dom::element> input = body.find("input");

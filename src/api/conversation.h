@@ -49,8 +49,6 @@ class Conversation {
 
 /// The arguments of a function that takes one text: what a call of a custom tool becomes.
 [[nodiscard]] std::string custom_arguments(std::string_view input);
-/// And back: the text, or the arguments as they are where they hold none.
-[[nodiscard]] std::string custom_input(const std::string& arguments);
 
 /// Reads `input` of a request to /v1/responses. What is wrong is kept in `body`; items that only
 /// tell of the doings of OpenAI's own tools are left out, with a warning.

@@ -87,8 +87,6 @@ TEST(Conversation, CustomToolsAreFunctionsOfOneText) {
   EXPECT_EQ(messages[0]["tool_calls"][0]["function"],
             json::parse(R"({"name":"patch","arguments":{"input":"a \"b\""}})"));
   EXPECT_EQ(messages[1]["content"], "done");
-  EXPECT_EQ(custom_input(custom_arguments("a \"b\"")), "a \"b\"");
-  EXPECT_EQ(custom_input(R"({"x":1})"), R"({"x":1})") << "what has no input stays";
 }
 
 TEST(Conversation, RecordsOfOtherToolsAreLeftOutWithAWarning) {

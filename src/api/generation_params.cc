@@ -85,11 +85,17 @@ void read_stream(BodyReader& body, GenerationParams& params) {
     body.reject("stream_options", *options, "it only together with \"stream\": true");
     return;
   }
-  dom::element include;
-  if (object.at_key("include_usage").get(include) == simdjson::SUCCESS && !include.is_null() &&
-      include.get_bool().get(params.include_usage) != simdjson::SUCCESS) {
-    body.reject("stream_options.include_usage", include, "true or false");
-  }
+  const auto flag = [&](const char* key, bool& value) {
+    dom::element given;
+    if (object.at_key(key).get(given) == simdjson::SUCCESS && !given.is_null() &&
+        given.get_bool().get(value) != simdjson::SUCCESS) {
+      body.reject(std::string("stream_options.") + key, given, "true or false");
+    }
+  };
+  flag("include_usage", params.include_usage);
+  flag("continuous_usage_stats", params.continuous_usage);
+  // As vLLM reads it: without the former the latter asks for nothing.
+  params.continuous_usage = params.continuous_usage && params.include_usage;
 }
 
 void read_max_tokens(BodyReader& body, std::int64_t least, GenerationParams& params) {

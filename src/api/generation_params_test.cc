@@ -36,6 +36,16 @@ TEST(GenerationParams, ReadsEveryField) {
   EXPECT_EQ(params.priority, -3);
   EXPECT_TRUE(params.stream);
   EXPECT_TRUE(params.include_usage);
+  EXPECT_FALSE(params.continuous_usage);
+}
+
+TEST(GenerationParams, UsageInEveryChunkIsBesideThatOfTheEnd) {
+  BodyReader both(
+      R"({"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
+  EXPECT_TRUE(read_generation_params(both).continuous_usage);
+  BodyReader alone(R"({"stream":true,"stream_options":{"continuous_usage_stats":true}})");
+  EXPECT_FALSE(read_generation_params(alone).continuous_usage);
+  EXPECT_TRUE(alone.ok());
 }
 
 TEST(GenerationParams, AbsentMeansTheModelsDefault) {
@@ -87,6 +97,8 @@ TEST(GenerationParams, EachFieldIsCheckedAndNamed) {
       {R"({"stream":"yes"})", "stream"},
       {R"({"stream_options":{"include_usage":true}})", "stream_options"},
       {R"({"stream":true,"stream_options":7})", "stream_options"},
+      {R"({"stream":true,"stream_options":{"continuous_usage_stats":1}})",
+       "stream_options.continuous_usage_stats"},
       {R"({"user":5})", "user"},
   };
   for (const auto& [text, param] : cases) {

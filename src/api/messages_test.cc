@@ -5,7 +5,7 @@
 namespace heddle::api {
 namespace {
 
-std::string read(const std::string& messages) {
+std::string kept(const std::string& messages) {
   BodyReader body(R"({"messages":)" + messages + "}");
   std::string json = read_messages(body).json;
   EXPECT_TRUE(body.ok()) << body.error().message;
@@ -13,7 +13,7 @@ std::string read(const std::string& messages) {
 }
 
 TEST(Messages, ArgumentsOfCallsBecomeTheJsonThatTheyHold) {
-  EXPECT_EQ(read(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
+  EXPECT_EQ(kept(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
                      "function":{"name":"f","arguments":"{\"a\": [1, \"x\"]}"}}]}])"),
             R"([{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",)"
             R"("function":{"name":"f","arguments":{"a":[1,"x"]}}}]}])");
@@ -23,9 +23,9 @@ TEST(Messages, OtherArgumentsStayAsTheyWere) {
   for (const std::string arguments : {R"("no json")", R"("[1]")", R"({"a":1})", "null"}) {
     const std::string text =
         R"([{"role":"assistant","tool_calls":[{"function":{"arguments":)" + arguments + "}}]}]";
-    EXPECT_EQ(read(text), text);
+    EXPECT_EQ(kept(text), text);
   }
-  EXPECT_EQ(read(R"([{"role":"assistant","tool_calls":[5]}])"),
+  EXPECT_EQ(kept(R"([{"role":"assistant","tool_calls":[5]}])"),
             R"([{"role":"assistant","tool_calls":[5]}])");
 }
 
@@ -49,7 +49,7 @@ TEST(Messages, WhatAModelWroteIsAnObjectOrTakenForAnEmptyOne) {
 
 TEST(Messages, AnswersOfToolsPass) {
   const std::string text = R"([{"role":"tool","tool_call_id":"c1","content":"4"}])";
-  EXPECT_EQ(read(text), text);
+  EXPECT_EQ(kept(text), text);
 }
 
 }  // namespace

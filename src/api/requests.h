@@ -42,7 +42,8 @@ struct GenerationParams {
   std::optional<std::int32_t> logprobs{};        ///< Of the tokens, with so many alternatives.
   /// Likewise of each token of the prompt, with so many of the likeliest; not in a stream.
   std::optional<std::int32_t> prompt_logprobs{};
-  bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
+  bool include_usage = false;     ///< One more chunk, with the usage, ends the stream.
+  bool continuous_usage = false;  ///< Beside that, every chunk has the usage so far.
   std::string user{};
   bool include_stop = false;  ///< Answers end with the stop string that ended them.
   /// What was not done as asked and harms nobody, for people.

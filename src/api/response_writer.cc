@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "api/custom_input.h"
 #include "api/logprobs_json.h"
 #include "api/sse.h"
 #include "spec/json_writer.h"
@@ -301,25 +302,30 @@ class ResponseWriter final : public AnswerWriter {
   }
 
   void add_call(const ToolCall& call, std::string& events) {
-    if (call.name.empty()) {
-      Item& begun = items_.back();
-      begun.text += call.arguments;
-      begun.whole = call.whole;
-      events += text_event(std::string(stem(begun.kind)) + ".delta", "delta", call.arguments, {});
-      return;
+    if (!call.name.empty()) {
+      const bool custom = std::ranges::count(form_.custom_tools, call.name) > 0;
+      add({.kind = custom ? ItemKind::kCustomCall : ItemKind::kCall,
+           .id = id(custom ? "ctc_" : "fc_"),
+           .call_id = call.id,
+           .name = call.name},
+          events);
+      input_ = {};
     }
-    const bool custom =
-        std::find(form_.custom_tools.begin(), form_.custom_tools.end(), call.name) !=
-        form_.custom_tools.end();
-    add({.kind = custom ? ItemKind::kCustomCall : ItemKind::kCall,
-         .id = id(custom ? "ctc_" : "fc_"),
-         .text = custom ? custom_input(call.arguments) : call.arguments,
-         .call_id = call.id,
-         .name = call.name,
-         .whole = call.whole},
-        events);
-    const Item& item = items_.back();
-    events += text_event(std::string(stem(item.kind)) + ".delta", "delta", item.text, {});
+    items_.back().whole = call.whole;
+    if (items_.back().kind == ItemKind::kCall) {
+      grow_call(call.arguments, events);
+    } else {
+      grow_call(input_.push(call.arguments), events);
+    }
+  }
+
+  /// More of the arguments or the input of the call that is open.
+  void grow_call(const std::string& text, std::string& events) {
+    Item& call = items_.back();
+    call.text += text;
+    if (!text.empty()) {
+      events += text_event(std::string(stem(call.kind)) + ".delta", "delta", text, {});
+    }
   }
 
   static std::string_view stem(ItemKind kind) {
@@ -341,6 +347,9 @@ class ResponseWriter final : public AnswerWriter {
     if (!open_) {
       return;
     }
+    if (items_.back().kind == ItemKind::kCustomCall) {
+      grow_call(input_.finish(), events);
+    }
     open_ = false;
     Item& item = items_.back();
     // Of a call it is known whether it is whole.
@@ -359,7 +368,8 @@ class ResponseWriter final : public AnswerWriter {
   ResponseForm form_;
   std::function<std::int64_t()> now_;
   std::vector<Item> items_{};
-  bool open_ = false;  ///< The last item may still grow.
+  bool open_ = false;    ///< The last item may still grow.
+  CustomInput input_{};  ///< Of the last item, where it is the call of a custom tool.
   spec::FinishReason finish_ = spec::FinishReason::kNone;
   std::int64_t sequence_ = 0;
 };

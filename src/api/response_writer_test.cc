@@ -140,6 +140,26 @@ TEST(ResponseWriter, ACallMayComeInPieces) {
   EXPECT_EQ(all[4]["item"]["status"], "completed");
 }
 
+TEST(ResponseWriter, TheInputOfACustomToolMayComeInPieces) {
+  const auto writer = writer_of_a_response();
+  std::string events = writer->news(
+      {.calls = {{.id = "call_1", .name = "patch", .arguments = "{", .whole = false}}});
+  events += writer->news({.calls = {{.arguments = R"("input":"a\)", .whole = false}}});
+  events += writer->news({.calls = {{.arguments = "nb\"}"}}});
+  events += writer->news({.finish = FinishReason::kStop});
+  const std::vector<json> all = data_of(events);
+  EXPECT_EQ(types_of(all),
+            (std::vector<std::string>{"output_item.added",
+                                      "custom_tool_call_input.delta",
+                                      "custom_tool_call_input.delta",
+                                      "custom_tool_call_input.done",
+                                      "output_item.done"}));
+  EXPECT_EQ(all[1]["delta"], "a");
+  EXPECT_EQ(all[2]["delta"], "\nb");
+  EXPECT_EQ(all[3]["input"], "a\nb");
+  EXPECT_EQ(all[4]["item"]["status"], "completed");
+}
+
 TEST(ResponseWriter, WhatALimitCutOffIsIncomplete) {
   const auto writer = writer_of_a_response();
   const json response =

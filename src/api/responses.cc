@@ -300,6 +300,12 @@ ChunkWriter::ChunkWriter(const AnswerHead& head, bool with_usage) : kind_(head.k
   suffix_ = with_usage ? "],\"usage\":null}" : "]}";
 }
 
+void ChunkWriter::count(const Usage& usage) {
+  JsonWriter json;
+  write_usage(json, usage);
+  suffix_ = "],\"usage\":" + json.text() + "}";
+}
+
 std::string ChunkWriter::chunk(const std::string& choice) const {
   std::string text;
   text.reserve(prefix_.size() + choice.size() + suffix_.size());

@@ -116,6 +116,8 @@ class ChunkWriter {
   /// stream_options.include_usage.
   ChunkWriter(const AnswerHead& head, bool with_usage);
 
+  /// Has the chunks from here on say how much has been used so far.
+  void count(const Usage& usage);
   /// The first chunk of a choice of a chat, which says whose turn it is.
   [[nodiscard]] std::string role(std::uint32_t choice) const;
   /// Further text of a choice; with a `finish`, its last.

@@ -86,7 +86,8 @@ Answer::Answer(std::shared_ptr<const text::TextModel> model,
   if (is_harmony(options)) {
     harmony_.emplace(options.reasoning == text::ReasoningFormat::kHarmony,
                      options.tools == text::ToolFormat::kHarmony,
-                     options.prompt_end);
+                     options.prompt_end,
+                     options.give_calls);
   } else if (is_gemma4(options)) {
     gemma4_.emplace(options.reasoning == text::ReasoningFormat::kGemma4,
                     options.tools == text::ToolFormat::kGemma4,

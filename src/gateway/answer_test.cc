@@ -92,7 +92,7 @@ TEST_F(AnswerTest, MessagesOfHarmonyAreTakenApart) {
   EXPECT_EQ(whole.text, "");
   ASSERT_EQ(whole.calls.size(), 1U);
   EXPECT_EQ(whole.calls[0].name, "f");
-  EXPECT_EQ(whole.calls[0].arguments, "{\"a\": 1}");
+  EXPECT_EQ(whole.calls[0].arguments, "{\"a\":1}");
   EXPECT_TRUE(whole.called);
   // From the marker's last byte to that of the one that ends it.
   EXPECT_EQ(answer.reasoning_tokens(), 1 + 3 + 7);

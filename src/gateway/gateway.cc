@@ -158,6 +158,7 @@ std::vector<ApiKeys::Key> api_keys(const config::Config& config,
                         .name = known.name,
                         .tenant = digits_of(digest),
                         .account = account_of(known),
+                        .key_digest = digits_of(siphash({}, std::as_bytes(std::span(known.key)))),
                         .requests_per_minute = known.requests_per_minute,
                         .tokens_per_minute = known.tokens_per_minute};
     if (known.priority) {
@@ -280,6 +281,7 @@ class Gateway::Impl {
   void drain(Duration patience, std::function<void()> drained);
 
   [[nodiscard]] const HttpServer& server() const { return *server_; }
+  [[nodiscard]] Quotas& quotas() { return context_->quotas; }
 
  private:
   TextPool pool_;
@@ -579,6 +581,10 @@ Result<std::unique_ptr<Gateway>> Gateway::start(asio::io_context& loop,
 
 const std::vector<config::ListenAddress>& Gateway::addresses() const {
   return impl_->server().addresses();
+}
+
+Quotas& Gateway::quotas() {
+  return impl_->quotas();
 }
 
 void Gateway::reload(const config::Config& config) {

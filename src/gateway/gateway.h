@@ -26,6 +26,7 @@ class io_context;
 
 namespace heddle::gateway {
 
+class Quotas;
 using namespace std::chrono_literals;
 
 /// The OpenAI-compatible HTTP server in front of a core::Serving. Everything but templates and
@@ -75,6 +76,9 @@ class Gateway {
 
   /// The addresses that were bound, with the ports that were chosen.
   [[nodiscard]] const std::vector<config::ListenAddress>& addresses() const;
+
+  /// Those of keys, for gateways that share them.
+  [[nodiscard]] Quotas& quotas();
 
   /// Takes over models, keys, limits of requests and the certificate; to be called after `serving`
   /// has them. Requests that run are left alone, as are the addresses.

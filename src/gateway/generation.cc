@@ -53,10 +53,19 @@ Task<void> answer_whole(HttpExchange& http, LiveRequests& live, api::AnswerWrite
   }
 }
 
+/// Has the next events say how much has been used, where the client wants that of all.
+void count(const LiveRequests& live, api::AnswerWriter& writer) {
+  if (live.job().params.continuous_usage) {
+    writer.count(live.usage());
+  }
+}
+
 /// The events of what has arrived, and of the end when it has come.
 std::string take_events(LiveRequests& live, api::AnswerWriter& writer, bool& ended) {
   std::string events;
-  for (const api::Choice& news : live.take()) {
+  const std::vector<api::Choice> taken = live.take();
+  count(live, writer);
+  for (const api::Choice& news : taken) {
     events += writer.news(news);
   }
   if (live.complete()) {
@@ -75,6 +84,7 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
     co_return;
   }
   bool ended = false;
+  count(live, writer);
   std::string events = writer.begin();
   events += take_events(live, writer, ended);
   if (!live.complete() && live.inbox().error()) {

@@ -46,6 +46,31 @@ TEST_F(HarmonyTest, AnAnswerIsThoughtTextAndCalls) {
   EXPECT_EQ(called["message"]["tool_calls"][0]["function"]["name"], "sum");
 }
 
+TEST_F(HarmonyTest, TheCallOfAStreamIsPutTogetherOfItsPieces) {
+  model.write("tokenizer_config.json", std::string(kHarmonyConfig));
+  serving.reply =
+      "<|channel|>commentary to=functions.sum <|constrain|>json<|message|>{\"a\": \"b c\"}";
+  start();
+  const std::string stream =
+      call("POST", "/v1/chat/completions", chat_body(kSumTool + R"(,"stream":true)")).body;
+  std::string arguments;
+  std::vector<std::string> names;
+  for (const std::string& event : events_of(stream)) {
+    const json chunk = json::parse(event, nullptr, /*allow_exceptions=*/false);
+    if (!chunk.is_object() || !chunk["choices"][0]["delta"].contains("tool_calls")) {
+      continue;
+    }
+    for (const json& piece : chunk["choices"][0]["delta"]["tool_calls"]) {
+      arguments += piece["function"]["arguments"].get<std::string>();
+      if (piece.contains("id")) {
+        names.push_back(piece["function"]["name"]);
+      }
+    }
+  }
+  EXPECT_EQ(names, std::vector<std::string>{"sum"});
+  EXPECT_EQ(arguments, R"({"a":"b c"})");
+}
+
 TEST_F(HarmonyTest, AnAnswerThatIsHeldToAFormHasItsHeadInThePrompt) {
   model.write("tokenizer_config.json", std::string(kHarmonyConfig));
   serving.reply = "yes";

@@ -25,6 +25,9 @@ struct Principal {
   std::string tenant{};
   std::string account{};  ///< Whose its usage is, for people, and the same in every process.
   std::string owner{};    ///< Whose files and batches are its; empty where no key is asked for.
+  /// Stands for its key in what gateways of a cluster tell each other, and nowhere else: unlike
+  /// `tenant` it is the same in every process.
+  std::string key_digest{};
   std::int64_t requests_per_minute = 0;  ///< That it may make; 0: any.
   std::int64_t tokens_per_minute = 0;    ///< That it may use; 0: any.
 };

@@ -26,7 +26,9 @@ std::string reset_text(Duration time) {
 struct Quotas::Account {
   Bucket requests{};
   Bucket tokens{};
-  double reserved = 0;  ///< Of the latter, for requests that run.
+  double reserved = 0;               ///< Of the latter, for requests that run.
+  std::int64_t untold_requests = 0;  ///< Used, and not told to other gateways.
+  std::int64_t untold_tokens = 0;
 };
 
 Quotas::Reserved::Reserved(std::shared_ptr<Account> account, double tokens)
@@ -80,11 +82,16 @@ QuotaVerdict Quotas::admit(const Principal& principal, Instant now) {
   QuotaVerdict verdict;
   if (principal.requests_per_minute <= 0 && principal.tokens_per_minute <= 0) {
     accounts_.erase(principal.tenant);
+    shared_.erase(principal.key_digest);
     return verdict;
   }
   std::shared_ptr<Account>& known = accounts_[principal.tenant];
   if (known == nullptr) {
-    known = std::make_shared<Account>();
+    std::shared_ptr<Account>& shared = shared_[principal.key_digest];
+    if (shared == nullptr) {
+      shared = std::make_shared<Account>();
+    }
+    known = shared;
   }
   Account& account = *known;
   Duration wait{};
@@ -103,6 +110,7 @@ QuotaVerdict Quotas::admit(const Principal& principal, Instant now) {
   look(account.tokens, principal.tokens_per_minute, "tokens");
   if (verdict.admitted && principal.requests_per_minute > 0) {
     account.requests.left -= 1;
+    ++account.untold_requests;
   }
   verdict.retry_after =
       verdict.admitted
@@ -128,6 +136,45 @@ void Quotas::charge(const std::string& tenant, std::int64_t tokens, Instant now)
     Bucket& bucket = found->second->tokens;
     bucket.fill(bucket.per_minute, now);
     bucket.left -= static_cast<double>(tokens);
+    found->second->untold_tokens += tokens;
+  }
+}
+
+std::vector<core::QuotaUse> Quotas::take_used() {
+  std::vector<core::QuotaUse> used;
+  for (const auto& [key, account] : shared_) {
+    if (account->untold_requests == 0 && account->untold_tokens == 0) {
+      continue;
+    }
+    if (used.size() == core::kQuotaUsesMost) {
+      break;
+    }
+    core::QuotaUse use{
+        .key = key,
+        .requests_per_minute = static_cast<std::int64_t>(account->requests.per_minute),
+        .tokens_per_minute = static_cast<std::int64_t>(account->tokens.per_minute)};
+    use.requests = std::min(std::exchange(account->untold_requests, 0), use.requests_per_minute);
+    use.tokens = std::min(std::exchange(account->untold_tokens, 0), use.tokens_per_minute);
+    used.push_back(std::move(use));
+  }
+  return used;
+}
+
+void Quotas::used_elsewhere(const std::vector<core::QuotaUse>& used, Instant now) {
+  // A key that has not been here yet has the bounds that it has there, until it comes.
+  const auto take = [now](Bucket& bucket, std::int64_t most, std::int64_t amount) {
+    if (most > 0) {
+      bucket.fill(bucket.per_minute > 0 ? bucket.per_minute : static_cast<double>(most), now);
+      bucket.left -= static_cast<double>(amount);
+    }
+  };
+  for (const core::QuotaUse& use : used) {
+    std::shared_ptr<Account>& account = shared_[use.key];
+    if (account == nullptr) {
+      account = std::make_shared<Account>();
+    }
+    take(account->requests, use.requests_per_minute, use.requests);
+    take(account->tokens, use.tokens_per_minute, use.tokens);
   }
 }
 

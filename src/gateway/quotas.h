@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
+#include "core/quota_use.h"
 #include "gateway/http_exchange.h"
 
 namespace heddle::gateway {
@@ -53,6 +55,12 @@ class Quotas {
   /// Takes what a request has used.
   void charge(const std::string& tenant, std::int64_t tokens, Instant now);
 
+  /// What keys have used here since this was last asked, for the other gateways of a cluster: of
+  /// each key a minute's worth at most, so that nobody pays for long when they were apart.
+  [[nodiscard]] std::vector<core::QuotaUse> take_used();
+  /// Takes what keys have used at another gateway. It may leave less than nothing.
+  void used_elsewhere(const std::vector<core::QuotaUse>& used, Instant now);
+
  private:
   struct Bucket {
     double per_minute = 0;
@@ -62,8 +70,10 @@ class Quotas {
     [[nodiscard]] Duration time_to(double wanted) const;
   };
 
-  std::map<std::string, std::shared_ptr<Account>>
-      accounts_{};  ///< By tenant, of keys with bounds alone.
+  using Accounts = std::map<std::string, std::shared_ptr<Account>>;
+
+  Accounts accounts_{};  ///< By tenant, of keys with bounds alone.
+  Accounts shared_{};    ///< The same and those of keys that were used elsewhere, by key digest.
 };
 
 }  // namespace heddle::gateway

@@ -27,7 +27,7 @@ TEST(Quotas, AKeyWithoutBoundsMayAskAtWill) {
 
 TEST(Quotas, RequestsComeBackEvenly) {
   Quotas quotas;
-  const Principal key{.tenant = "a", .requests_per_minute = 2};
+  const Principal key{.tenant = "a", .key_digest = "5a", .requests_per_minute = 2};
   const QuotaVerdict first = quotas.admit(key, kNow);
   EXPECT_TRUE(first.admitted);
   EXPECT_EQ(header(first, "x-ratelimit-limit-requests"), "2");
@@ -41,7 +41,9 @@ TEST(Quotas, RequestsComeBackEvenly) {
   EXPECT_EQ(refused.reason, "this key may use 2 requests a minute");
   EXPECT_TRUE(quotas.admit(key, kNow + 30s).admitted) << "the refused one took nothing";
   EXPECT_FALSE(quotas.admit(key, kNow + 31s).admitted);
-  EXPECT_TRUE(quotas.admit({.tenant = "b", .requests_per_minute = 2}, kNow + 31s).admitted);
+  EXPECT_TRUE(
+      quotas.admit({.tenant = "b", .key_digest = "5b", .requests_per_minute = 2}, kNow + 31s)
+          .admitted);
 }
 
 TEST(Quotas, WhatRunningRequestsMayUseIsSetAside) {
@@ -86,6 +88,46 @@ TEST(Quotas, TokensAreTakenAtTheEndAndMayBeOwed) {
   EXPECT_EQ(header(refused, "x-ratelimit-reset-tokens"), "1m30s");
   EXPECT_TRUE(quotas.admit(key, kNow + 31s).admitted);
   quotas.charge("nobody", 5, kNow);
+}
+
+TEST(Quotas, GatewaysThatTellEachOtherHoldAKeyToOneBound) {
+  const Principal key{
+      .tenant = "a", .key_digest = "5a", .requests_per_minute = 3, .tokens_per_minute = 60};
+  Principal key_there = key;
+  key_there.tenant = "b";  // Each process has its own way to name it.
+  Quotas here;
+  Quotas there;
+  EXPECT_TRUE(here.take_used().empty());
+  EXPECT_TRUE(here.admit(key, kNow).admitted);
+  EXPECT_TRUE(here.admit(key, kNow).admitted);
+  here.charge("a", 20, kNow);
+  const std::vector<core::QuotaUse> used = here.take_used();
+  EXPECT_EQ(used,
+            (std::vector<core::QuotaUse>{{.key = "5a",
+                                          .requests = 2,
+                                          .tokens = 20,
+                                          .requests_per_minute = 3,
+                                          .tokens_per_minute = 60}}));
+  EXPECT_TRUE(here.take_used().empty()) << "it is told once";
+  there.used_elsewhere(used, kNow);
+  EXPECT_TRUE(there.take_used().empty()) << "nobody passes on what another has used";
+  const QuotaVerdict last = there.admit(key_there, kNow);
+  EXPECT_TRUE(last.admitted);
+  EXPECT_EQ(header(last, "x-ratelimit-remaining-requests"), "0");
+  EXPECT_EQ(header(last, "x-ratelimit-remaining-tokens"), "40");
+  EXPECT_FALSE(there.admit(key_there, kNow).admitted);
+  here.used_elsewhere(there.take_used(), kNow);
+  EXPECT_FALSE(here.admit(key, kNow).admitted);
+  EXPECT_TRUE(here.admit(key, kNow + 20s).admitted);
+}
+
+TEST(Quotas, OfWhatWasUsedWhileNobodyListenedAMinutesWorthIsTold) {
+  Quotas quotas;
+  const Principal key{.tenant = "a", .key_digest = "5a", .tokens_per_minute = 60};
+  EXPECT_TRUE(quotas.admit(key, kNow).admitted);
+  quotas.charge("a", 500, kNow);
+  EXPECT_EQ(quotas.take_used().at(0).tokens, 60);
+  EXPECT_TRUE(quotas.take_used().empty());
 }
 
 TEST(Quotas, ANewBoundBeginsFull) {

@@ -91,9 +91,8 @@ Task<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::st
     co_return;
   }
   GenerationJob job = std::get<0>(std::move(prepared));
-  if (job.params.stream &&
-      request.custom_tools.empty()) {  // Those show what is in their arguments.
-    job.give_calls = text::GiveCalls::kAsTheyCome;
+  if (job.params.stream) {
+    job.give_calls = text::GiveCalls::kAsTheyCome;  // Clients put the pieces together.
   }
   api::ResponseForm form{.settings = std::move(request.settings),
                          .custom_tools = std::move(request.custom_tools)};

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/model_text.h"
+#include "gateway/quotas.h"
 #include "manager/loop_lag.h"
 #include "node/roster.h"
 #include "node/text_folder.h"
@@ -37,6 +38,8 @@ constexpr Duration kFetchPatience = std::chrono::minutes(1);
 constexpr Duration kBetweenTries = std::chrono::milliseconds(200);
 /// Between tries to link with one manager and the next.
 constexpr Duration kBetweenManagers = std::chrono::milliseconds(100);
+/// Between reports of what keys have used of their quotas.
+constexpr Duration kBetweenQuotas = std::chrono::milliseconds(250);
 /// Whoever waits looks so often whether the process ends.
 constexpr Duration kFetchLook = std::chrono::milliseconds(100);
 
@@ -51,6 +54,7 @@ class GatewayNode::Impl final : public core::Serving {
         lag_(loop.get_executor(), metrics),
         texts_(config_.data_dir),
         next_try_(loop),
+        next_quotas_(loop),
         manager_(loop.get_executor(),
                  FrontId(self.number),
                  self.self,
@@ -58,6 +62,10 @@ class GatewayNode::Impl final : public core::Serving {
                                              const std::string& text) { configure(text); },
                   .on_served = [this](const remote::Served& served) { serve(served); },
                   .on_status = [this] { follow_hosts(); },
+                  .on_quotas_used =
+                      [this](const std::vector<core::QuotaUse>& uses) {
+                        gateway_->quotas().used_elsewhere(uses, steady_now());
+                      },
                   .on_down =
                       [this](const Error& /*why*/) {
                         led_ = false;
@@ -106,6 +114,7 @@ class GatewayNode::Impl final : public core::Serving {
     hosts_.set_hosts(hosts);
     streams_.set_hosts(hosts);
     connect();
+    share_quotas();
     return {};
   }
 
@@ -212,6 +221,25 @@ class GatewayNode::Impl final : public core::Serving {
         }
       }
     });
+  }
+
+  /// Tells the other gateways from time to time what keys have used here; what no manager passes
+  /// on waits for the next one.
+  void share_quotas() {
+    next_quotas_.expires_after(kBetweenQuotas);
+    next_quotas_.async_wait(
+        [this, here = std::weak_ptr<const int>(here_)](const boost::system::error_code& stopped) {
+          if (stopped || here.expired()) {
+            return;
+          }
+          if (manager_.shares_quotas()) {
+            std::vector<core::QuotaUse> used = gateway_->quotas().take_used();
+            if (!used.empty()) {
+              manager_.tell_quotas_used(std::move(used));
+            }
+          }
+          share_quotas();
+        });
   }
 
   /// Hosts that have joined are those that the manager has.
@@ -332,6 +360,8 @@ class GatewayNode::Impl final : public core::Serving {
   std::atomic<bool> ending_ = false;
   std::size_t manager_at_ = 0;  ///< Of the managers that there are, the one that is tried.
   asio::steady_timer next_try_;
+  asio::steady_timer next_quotas_;
+  std::shared_ptr<const int> here_ = std::make_shared<const int>(0);  ///< While this lives.
   bool led_ = false;     ///< The manager that is linked leads.
   bool trying_ = false;  ///< The next manager is tried soon.
   remote::Served served_{};

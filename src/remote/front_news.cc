@@ -77,6 +77,7 @@ class NewsCheck {
   Result<void> operator()(const core::AdminUnload& /*unload*/) const { return {}; }
   Result<void> operator()(const DrainHost& /*drain*/) const { return {}; }
   Result<void> operator()(const Apply& /*apply*/) const { return {}; }
+  Result<void> operator()(const QuotasUsed& /*used*/) const { return {}; }
   template <class News>
   Result<void> operator()(const News& news) const {
     return check(news.request);

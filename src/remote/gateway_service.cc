@@ -91,6 +91,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
         caller_->end("another link of " + identity_.text() + " replaces this one");
       }
       told_ = false;
+      shares_quotas_ = false;
       links_ = ++service_.links_given_;
       caller_ = std::make_unique<Caller>(
           service_.executor_,
@@ -106,6 +107,13 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     void say_encoded(std::string payload) {
       if (told_) {
         caller_->send(std::move(payload));
+      }
+    }
+
+    /// What keys have used at another gateway, if this one takes that.
+    void say_used(const std::string& payload) {
+      if (shares_quotas_) {
+        say_encoded(payload);
       }
     }
 
@@ -183,6 +191,12 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     void take(const DrainHost& drain) {
       service_.manager_.leave(drain.host, drain.leaving, answer(drain.ticket));
     }
+    void take(const QuotasUsed& used) {
+      shares_quotas_ = true;
+      if (!used.uses.empty()) {
+        service_.pass_on(used, id_);
+      }
+    }
     template <class News>
     void take(const News& news) {
       service_.manager_.tell(news);
@@ -239,8 +253,9 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     asio::steady_timer grace_;
     std::unique_ptr<Caller> caller_{};  ///< None while it is not linked.
     std::uint64_t links_ = 0;
-    bool told_ = false;   ///< Over this link it has said what requests it has.
-    bool added_ = false;  ///< It is a front of the manager.
+    bool told_ = false;           ///< Over this link it has said what requests it has.
+    bool added_ = false;          ///< It is a front of the manager.
+    bool shares_quotas_ = false;  ///< Over this link it has said QuotasUsed.
   };
 
   /// The gateway has not come again, unless another link is up.
@@ -275,7 +290,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     if (holds_models_) {
       return;
     }
-    Served served;
+    Served served{.shares_quotas = true};
     for (const auto& [id, model] : models_) {
       served.models[id] = {
           .digest = manager_.digest(id), .served = model, .tokens_max = manager_.tokens_max(id)};
@@ -307,6 +322,16 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
                   .hosts = manager_.hosts()};
     make_ages(status, steady_now());
     say_to_all(encode(ManagerToGateway(std::move(status))));
+  }
+
+  /// What keys have used at one gateway, to the others. Nothing of it is kept here.
+  void pass_on(const QuotasUsed& used, FrontId from) {
+    const std::string payload = encode(ManagerToGateway(used));
+    for (const auto& [id, gateway] : gateways_) {
+      if (id != from) {
+        gateway->say_used(payload);
+      }
+    }
   }
 
   void say_to_all(const std::string& payload) {

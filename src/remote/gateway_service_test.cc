@@ -237,6 +237,28 @@ TEST_F(GatewayServiceTest, AnswersLoadsAndUnloads) {
   EXPECT_EQ(answer.error->code, Code::kNotFound);
 }
 
+TEST_F(GatewayServiceTest, PassesWhatKeysHaveUsedOnToTheOtherGatewaysThatTakeIt) {
+  serve();
+  const auto first = gateway();
+  net::run_until(loop, [&] { return first->last<Served>() != nullptr; });
+  EXPECT_TRUE(first->last<Served>()->shares_quotas);
+  first->say(GatewayToManager(QuotasUsed{}));
+  front = FrontId(kFront.value() + 1);
+  const auto second = link("g2");
+  second->say(GatewayToManager(core::FrontState{.front = front}));
+  net::run_until(loop, [&] { return second->last<Served>() != nullptr; });
+  const QuotasUsed used{
+      .uses = {{.key = "5a", .requests = 1, .requests_per_minute = 2, .tokens_per_minute = 9}}};
+  first->say(GatewayToManager(used));  // The second has not said that it takes them.
+  first->say(GatewayToManager(core::AdminLoad{.ticket = core::TicketId(7), .model = kModel}));
+  net::run_until(loop, [&] { return leader.loads.size() == 1; });
+  second->say(GatewayToManager(used));
+  EXPECT_EQ(first->next<QuotasUsed>().uses, used.uses);
+  EXPECT_EQ(second->last<QuotasUsed>(), nullptr);
+  first->say(GatewayToManager(used));
+  EXPECT_EQ(second->next<QuotasUsed>().uses, used.uses);
+}
+
 TEST_F(GatewayServiceTest, AnswersNobodyOverAnotherLink) {
   serve();
   auto made = gateway();

@@ -14,6 +14,7 @@
 #include "core/life.h"
 #include "core/manager/events.h"
 #include "core/messages.h"
+#include "core/quota_use.h"
 #include "core/serving.h"
 #include "host/offer.h"
 #include "ledger/ledger.h"
@@ -231,6 +232,12 @@ struct Apply {
   bool dry_run = false;
 };
 
+/// What keys have used of their quotas at one gateway: from there to the manager, which passes it
+/// on to the others. The first of a gateway may be empty, and says that it takes them.
+struct QuotasUsed {
+  std::vector<core::QuotaUse> uses{};  ///< core::kQuotaUsesMost at most.
+};
+
 /// FrontState is the first. Of what a worker said: RequestReturned and RequestFailed.
 using GatewayToManager = std::variant<core::FrontState,
                                       core::RequestArrived,
@@ -242,7 +249,8 @@ using GatewayToManager = std::variant<core::FrontState,
                                       core::AdminLoad,
                                       core::AdminUnload,
                                       DrainHost,
-                                      Apply>;
+                                      Apply,
+                                      QuotasUsed>;
 
 // ---- From the manager to a gateway ----
 
@@ -256,6 +264,7 @@ struct ServedFacts {
 /// The models that are configured from now on.
 struct Served {
   std::map<ModelId, ServedFacts> models{};
+  bool shares_quotas = false;  ///< The manager knows QuotasUsed.
 };
 
 /// As serving::FrontPort::tell_loading.
@@ -282,7 +291,8 @@ using ManagerToGateway = std::variant<core::Dispatch,
                                       Configuration,
                                       Served,
                                       Loading,
-                                      Status>;
+                                      Status,
+                                      QuotasUsed>;
 
 // ---- Bytes ----
 

@@ -13,6 +13,19 @@ namespace heddle {
 
 namespace core {
 
+inline void fields(Fields& v, QuotaUse& x) {
+  v.type("QuotaUse");
+  v(1, "key", x.key);
+  v(2, "requests", x.requests, kCount);
+  v(3, "tokens", x.tokens, kCount);
+  v(4, "requests_per_minute", x.requests_per_minute, kCount);
+  v(5, "tokens_per_minute", x.tokens_per_minute, kCount);
+  v.require(x, "a key of 1 to 256 bytes, and no more than its bounds", [](const QuotaUse& use) {
+    return !use.key.empty() && use.key.size() <= 256 && use.requests <= use.requests_per_minute &&
+           use.tokens <= use.tokens_per_minute;
+  });
+}
+
 inline void fields(Fields& v, Life& x) {
   v.type("Life");
   v(1, "device", x.device);
@@ -222,6 +235,15 @@ inline void fields(Fields& v, ServedFacts& x) {
 inline void fields(Fields& v, Served& x) {
   v.message(173, "Served");
   v(1, "models", x.models);
+  v(2, "shares_quotas", x.shares_quotas);
+}
+
+inline void fields(Fields& v, QuotasUsed& x) {
+  v.message(245, "QuotasUsed");
+  v(1, "uses", x.uses);
+  v.require(x, "4096 keys at most", [](const QuotasUsed& used) {
+    return used.uses.size() <= core::kQuotaUsesMost;
+  });
 }
 
 inline void fields(Fields& v, Loading& x) {

@@ -97,6 +97,7 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     return found == served_.models.end() ? 0 : found->second.tokens_max;
   }
   [[nodiscard]] bool is_linked() const { return led_; }
+  [[nodiscard]] bool shares_quotas() const { return shares_quotas_; }
   [[nodiscard]] std::vector<std::string> troubles() const {
     std::vector<std::string> all = status_.troubles;
     if (!led_) {
@@ -173,6 +174,7 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
       }
     }
     why_down_ = why;
+    shares_quotas_ = false;
     if (std::exchange(led_, false)) {
       unled_since_ = steady_now();
       wait_for_manager();
@@ -236,6 +238,9 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   }
   Result<void> take(Served& served) {
     served_ = std::move(served);
+    if (served_.shares_quotas && !std::exchange(shares_quotas_, true)) {
+      say(QuotasUsed{});
+    }
     std::map<ModelId, core::ServedModel> models;
     for (const auto& [id, facts] : served_.models) {
       models[id] = facts.served;
@@ -248,6 +253,12 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   }
   Result<void> take(Loading& loading) {
     front_->tell_loading(loading.model, loading.bytes);
+    return {};
+  }
+  Result<void> take(QuotasUsed& used) {
+    if (handlers_.on_quotas_used) {
+      handlers_.on_quotas_used(used.uses);
+    }
     return {};
   }
   Result<void> take(Status& status) {
@@ -275,6 +286,7 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   bool failed_ = false;  ///< Since it was last told whom to link with.
   bool up_ = false;
   bool led_ = false;              ///< The manager that is linked has said something: it leads.
+  bool shares_quotas_ = false;    ///< And it passes on what keys have used.
   std::set<std::string> said_{};  ///< Why links ended since one led, as far as the log has it.
   Instant up_since_{};
   Instant unled_since_ = steady_now();
@@ -318,6 +330,12 @@ void RemoteManager::unload(ModelId model,
                            core::EvictionReason why,
                            std::function<void(Result<void>)> done) {
   impl_->ask(core::AdminUnload{.model = model, .why = why}, std::move(done));
+}
+void RemoteManager::tell_quotas_used(std::vector<core::QuotaUse> uses) {
+  impl_->say(QuotasUsed{.uses = std::move(uses)});
+}
+bool RemoteManager::shares_quotas() const {
+  return impl_->shares_quotas();
 }
 std::vector<core::HostEntry> RemoteManager::hosts() const {
   return impl_->status().hosts;

@@ -31,6 +31,8 @@ struct RemoteManagerHandlers {
   std::function<void(const Served&)> on_served{};
   /// There is something new to see. May be empty.
   std::function<void()> on_status{};
+  /// What keys have used of their quotas at another gateway. May be empty.
+  std::function<void(const std::vector<core::QuotaUse>&)> on_quotas_used{};
   /// The link has ended, or a try to have one; the next follows. May be empty.
   std::function<void(const Error&)> on_down{};
 };
@@ -68,6 +70,11 @@ class RemoteManager final : public serving::ManagerPort, public core::ServingSta
   /// next one; kUnavailable where none leads in time.
   void load(ModelId model, std::function<void(Result<void>)> done);
   void unload(ModelId model, core::EvictionReason why, std::function<void(Result<void>)> done);
+
+  /// Tells the other gateways, by way of the manager, what keys have used here. Only while
+  /// shares_quotas(): else it is for later.
+  void tell_quotas_used(std::vector<core::QuotaUse> uses);
+  [[nodiscard]] bool shares_quotas() const;
 
   [[nodiscard]] std::vector<core::HostEntry> hosts() const;
   void leave(HostId host, bool leaving, std::function<void(Result<void>)> done);

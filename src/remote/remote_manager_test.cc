@@ -51,16 +51,19 @@ class RemoteManagerTest : public ::testing::Test {
         loop.get_executor(),
         kFront,
         net::self_of(cluster.issue(net::Role::kGateway, "g1")),
-        RemoteManagerHandlers{.on_configuration =
-                                  [this](std::uint64_t revision, const std::string& text) {
-                                    configured = std::to_string(revision) + " " + text;
-                                  },
-                              .on_served = [this](const Served& news) { on_served(news); },
-                              .on_down =
-                                  [this](const Error& why) {
-                                    downs.push_back(why.message);
-                                    on_down();
-                                  }},
+        RemoteManagerHandlers{
+            .on_configuration =
+                [this](std::uint64_t revision, const std::string& text) {
+                  configured = std::to_string(revision) + " " + text;
+                },
+            .on_served = [this](const Served& news) { on_served(news); },
+            .on_quotas_used =
+                [this](const std::vector<core::QuotaUse>& uses) { used_elsewhere = uses; },
+            .on_down =
+                [this](const Error& why) {
+                  downs.push_back(why.message);
+                  on_down();
+                }},
         test_connector(),
         kPatience);
     manager->set_front(front, [this] { return unfinished; });
@@ -103,6 +106,7 @@ class RemoteManagerTest : public ::testing::Test {
   std::function<void(const Served&)> on_served = [this](const Served& news) { served = news; };
   std::function<void()> on_down = [] {};
   Served served{};
+  std::vector<core::QuotaUse> used_elsewhere{};
   std::vector<std::string> answers{};
   Code code = Code::kCancelled;
   std::optional<RemoteManager> manager{};
@@ -198,6 +202,25 @@ TEST_F(RemoteManagerTest, LoadsAndUnloads) {
   made->say(ManagerToGateway(core::AdminDone{.ticket = load.ticket}));
   run_answered(2);
   EXPECT_THAT(answers, ElementsAre("no such model", "done"));
+}
+
+TEST_F(RemoteManagerTest, SharesQuotasWithAManagerThatKnowsOfThem) {
+  const std::vector<core::QuotaUse> used{{.key = "5a", .tokens = 3, .tokens_per_minute = 9}};
+  const auto older = linked("m1");
+  older->say(ManagerToGateway(Served{.models = {{kModel, {.name = "small"}}}}));
+  net::run_until(loop, [this] { return !served.models.empty(); });
+  EXPECT_FALSE(manager->shares_quotas());
+  const auto made = linked("m2");
+  made->say(ManagerToGateway(Served{.shares_quotas = true}));
+  EXPECT_TRUE(made->next<QuotasUsed>().uses.empty()) << "it says that it takes them";
+  EXPECT_TRUE(manager->shares_quotas());
+  manager->tell_quotas_used(used);
+  EXPECT_EQ(made->next<QuotasUsed>().uses, used);
+  made->say(ManagerToGateway(QuotasUsed{.uses = used}));
+  net::run_until(loop, [this] { return !used_elsewhere.empty(); });
+  EXPECT_EQ(used_elsewhere, used);
+  manager->connect(older->address(), "m1");
+  EXPECT_FALSE(manager->shares_quotas()) << "until the next manager says that it does";
 }
 
 TEST_F(RemoteManagerTest, RefusesWhatIsAskedWhereNobodyLeadsInTime) {

@@ -41,8 +41,8 @@ std::string_view value_of(std::string_view head, std::string_view key) {
 
 }  // namespace
 
-HarmonyParser::HarmonyParser(bool thoughts, bool calls, std::string_view prompt)
-    : thoughts_(thoughts), calls_(calls) {
+HarmonyParser::HarmonyParser(bool thoughts, bool calls, std::string_view prompt, GiveCalls give)
+    : thoughts_(thoughts), calls_(calls), give_(give) {
   const std::size_t start = prompt.rfind(kStart);
   if (start == std::string_view::npos) {
     return;
@@ -104,9 +104,27 @@ void HarmonyParser::put(char c, Found& found) {
       show({&c, 1}, text_, found.text);
       return;
     case State::kCall:
-      body_ += c;
+      call_step(c, found);
+      return;
+    case State::kArguments:
+      if (pieces_.push(c, found.calls)) {
+        state_ = State::kTail;
+      }
+      return;
+    case State::kTail:
       return;
   }
+}
+
+/// Gives the call as soon as its arguments begin, where it is to be given as it comes.
+void HarmonyParser::call_step(char c, Found& found) {
+  if (give_ == GiveCalls::kAsTheyCome && c == '{' && without_white(body_).empty()) {
+    body_.clear();
+    pieces_.begin(std::exchange(name_, {}), found.calls);
+    state_ = State::kArguments;
+    return;
+  }
+  body_ += c;
 }
 
 void HarmonyParser::meet(std::string_view marker, Found& found) {
@@ -152,11 +170,17 @@ void HarmonyParser::end_message(bool cut, Found& found) {
   }
   const std::string body = std::exchange(body_, {});
   const std::string_view arguments = without_white(body);
-  ToolCall call{.name = std::exchange(name_, {}), .arguments = std::string(arguments)};
+  ToolCall call{.name = std::exchange(name_, {}), .arguments = dense_json(arguments)};
   if (is_json_object(arguments) || (arguments.empty() && !cut)) {
     call.arguments = arguments.empty() ? "{}" : call.arguments;
-  } else if (cut && (arguments.empty() || arguments.starts_with('{'))) {
+  } else if (cut && arguments.empty()) {
     call.whole = false;
+  } else if (cut && arguments.starts_with('{')) {
+    pieces_.begin(std::move(call.name), found.calls);
+    // White space at the end may be of a string.
+    const std::string_view rest = std::string_view(body).substr(body.find('{') + 1);
+    (void)std::ranges::any_of(rest, [&](char c) { return pieces_.push(c, found.calls); });
+    return;
   } else {
     text_.next = text_.told;
     show(body, text_, found.text);

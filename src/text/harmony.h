@@ -32,14 +32,18 @@ inline constexpr std::string_view kHarmonyFinal = "<|channel|>final<|message|>";
 ///
 /// Messages in the channel `analysis` are thoughts, those for somebody are calls, all others are
 /// text. Two of a kind that follow each other are parted by an empty line. A call whose arguments
-/// are no JSON object is text. An answer that begins with neither a marker nor `to=` is text as it
-/// stands. The result does not depend on the portions in which the text comes. Owned by one thread.
+/// are no JSON object is text, but where it is given as it comes and begins as one. An answer that
+/// begins with neither a marker nor `to=` is text as it stands. The result does not depend on the
+/// portions in which the text comes. Owned by one thread.
 class HarmonyParser {
  public:
   /// @param thoughts  Thoughts are told apart; else they are text.
   /// @param calls     Calls are looked for; else their arguments are text.
   /// @param prompt    How the prompt ends: where it is within a message, the answer goes on there.
-  HarmonyParser(bool thoughts, bool calls, std::string_view prompt);
+  HarmonyParser(bool thoughts,
+                bool calls,
+                std::string_view prompt,
+                GiveCalls give = GiveCalls::kWhole);
 
   /// What has become certain.
   struct Found {
@@ -62,7 +66,9 @@ class HarmonyParser {
     kHead,   ///< Within one, of which all is in head_.
     kThought,
     kText,
-    kCall,  ///< Of which all arguments are in body_.
+    kCall,       ///< Of which all arguments are in body_.
+    kArguments,  ///< Within those of a call that has been given.
+    kTail,       ///< Behind them, up to the end of the message.
   };
 
   /// What thoughts, or text, have become so far.
@@ -72,6 +78,7 @@ class HarmonyParser {
   };
 
   void put(char c, Found& found);
+  void call_step(char c, Found& found);
   void meet(std::string_view marker, Found& found);
   void begin_message();
   void end_message(bool cut, Found& found);
@@ -79,11 +86,13 @@ class HarmonyParser {
 
   bool thoughts_;
   bool calls_;
+  GiveCalls give_;
   State state_ = State::kStart;
   std::string held_{};  ///< The beginning of a marker.
   std::string head_{};  ///< Of the message, markers in it included.
   std::string body_{};  ///< Of a call.
   std::string name_{};  ///< Of a call.
+  ArgumentPieces pieces_{};
   Stream thought_{};
   Stream text_{};
 };

@@ -72,7 +72,7 @@ TEST(Harmony, MessagesForFunctionsAreCalls) {
 TEST(Harmony, TheRecipientMayStandBeforeTheChannel) {
   const auto found =
       parsed(" to=functions.f<|channel|>commentary json<|message|>{\"a\": [1]}<|call|>");
-  EXPECT_THAT(found.calls, ElementsAre(ToolCall{.name = "f", .arguments = "{\"a\": [1]}"}));
+  EXPECT_THAT(found.calls, ElementsAre(ToolCall{.name = "f", .arguments = "{\"a\":[1]}"}));
   const auto again = parsed(
       "<|channel|>commentary<|message|>Two things.<|end|><|start|>assistant to=functions.g"
       "<|channel|>commentary <|constrain|>json<|message|><|call|>");
@@ -95,11 +95,26 @@ TEST(Harmony, ACallThatIsNoObjectIsText) {
   EXPECT_THAT(found.calls, IsEmpty());
 }
 
+TEST(Harmony, ArgumentsAreGivenAsTheyComeWhereThatIsAskedFor) {
+  HarmonyParser parser(true, true, kPrompt, GiveCalls::kAsTheyCome);
+  const auto head =
+      parser.push("<|channel|>commentary to=functions.f <|constrain|>json<|message|>");
+  EXPECT_THAT(head.calls, IsEmpty());
+  EXPECT_THAT(parser.push(" {\"a\": ").calls,
+              ElementsAre(ToolCall{.name = "f", .arguments = "{\"a\":", .whole = false}));
+  EXPECT_THAT(parser.push("\"<|b\"}").calls,
+              ElementsAre(ToolCall{.arguments = "\"<|b\"}", .continues = true}));
+  EXPECT_THAT(parser.push("\n<|call|>").calls, IsEmpty());
+  const auto next = parser.push("<|start|>assistant<|channel|>final<|message|>Done.<|return|>");
+  EXPECT_EQ(next.text, "Done.");
+  EXPECT_EQ(parser.finish().text, "");
+}
+
 TEST(Harmony, ACutCallIsGivenAsFarAsItGoes) {
   const auto found = parsed(
       "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": \"b <", true);
   EXPECT_THAT(found.calls,
-              ElementsAre(ToolCall{.name = "f", .arguments = "{\"a\": \"b <", .whole = false}));
+              ElementsAre(ToolCall{.name = "f", .arguments = "{\"a\":\"b <", .whole = false}));
   EXPECT_THAT(parsed("<|channel|>commentary to=functions.f", true).calls, IsEmpty());
   EXPECT_EQ(parsed("<|channel|>analysis<|message|>so <|e", true).reasoning, "so <|e");
 }

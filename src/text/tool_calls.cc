@@ -1,17 +1,12 @@
 #include "text/tool_calls.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "text/white_space.h"
 
 namespace heddle::text {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kHermesOpen = "<tool_call>";
 constexpr std::string_view kHermesClose = "</tool_call>";
@@ -19,14 +14,9 @@ constexpr std::string_view kPythonTag = "<|python_tag|>";
 constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
 constexpr std::size_t kNameMax = 256;
-constexpr int kDepthMax = 100;  // Of brackets: writing JSON again recurses.
-
-Json parse(std::string_view json) {
-  if (JsonScanner::depth(json) > kDepthMax) {
-    return Json(Json::value_t::discarded);
-  }
-  return Json::parse(json, nullptr, /*allow_exceptions=*/false);
-}
+// A call whose arguments do not begin within so many bytes is given whole: the search for them
+// reads all of them anew.
+constexpr std::size_t kHeadMax = 1024;
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kWhite);
@@ -53,199 +43,27 @@ std::string_view around_calls(ToolFormat format, bool called) {
   return called ? " \t\r\n;" : kWhite;
 }
 
-std::optional<ToolCall> call_of(const Json& value) {
-  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) {
-    return std::nullopt;
-  }
-  ToolCall call{.name = value["name"].get<std::string>(), .arguments = "{}"};
-  if (call.name.empty()) {
-    return std::nullopt;
-  }
-  for (const char* key : {"arguments", "parameters"}) {
-    if (!value.contains(key) || value[key].is_null()) {
-      continue;
-    }
-    const Json& arguments = value[key];
-    if (arguments.is_object()) {
-      call.arguments = arguments.dump();
-      return call;
-    }
-    // Some models write the object as a string, as OpenAI's API does.
-    if (arguments.is_string() && parse(arguments.get<std::string>()).is_object()) {
-      call.arguments = arguments.get<std::string>();
-      return call;
-    }
-    return std::nullopt;
-  }
-  return call;
-}
-
-std::string_view past_white(std::string_view text) {
-  return text.substr(std::min(text.find_first_not_of(kWhite), text.size()));
-}
-
-/// Takes a string that `text` begins with, escapes as they are; nothing where it is not whole.
-std::optional<std::string_view> take_string(std::string_view& text) {
-  for (std::size_t at = 1; text.starts_with('"') && at < text.size(); ++at) {
-    if (text[at] == '\\') {
-      ++at;
-    } else if (text[at] == '"') {
-      const std::string_view inside = text.substr(1, at - 1);
-      text.remove_prefix(at + 1);
-      return inside;
-    }
-  }
-  return std::nullopt;
-}
-
-/// Takes `text` from the front of `from`, and white space before it.
-bool take(std::string_view text, std::string_view& from) {
-  from = past_white(from);
-  if (!from.starts_with(text)) {
-    return false;
-  }
-  from.remove_prefix(text.size());
-  return true;
-}
-
-/// Whether `json` is the beginning of `{"name": "`.
-bool begins_a_name(std::string_view json) {
-  std::string dense;
-  std::remove_copy_if(json.begin(), json.end(), std::back_inserter(dense), is_white);
-  constexpr std::string_view kHead = "{\"name\":\"";
-  return kHead.starts_with(dense) || dense.starts_with(kHead);
-}
-
-/// The beginning of an object, or of one that is written as a string; nothing where it is neither.
-std::optional<std::string> begun_arguments(std::string_view json) {
-  if (json.empty() || json.front() == '{') {
-    return std::string(json);
-  }
-  if (json.front() != '"') {
-    return std::nullopt;
-  }
-  std::string_view inside = json.substr(1);
-  if (const std::optional<std::string_view> whole = take_string(json)) {
-    inside = *whole;
-  }
-  // An escape that is cut off has six characters at most.
-  for (std::size_t lost = 0; lost < 6 && lost <= inside.size(); ++lost) {
-    const Json text = parse("\"" + std::string(inside.substr(0, inside.size() - lost)) + "\"");
-    if (text.is_string()) {
-      std::string object = text.get<std::string>();
-      return object.empty() || object.front() == '{' ? std::optional(std::move(object))
-                                                     : std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
-
-/// A call that is only begun, with its name first, as models are trained to write it. Nothing where
-/// it is none; one without a name where that is not whole.
-std::optional<ToolCall> begun_call(std::string_view json) {
-  std::string_view rest = json;
-  const bool opened = take("{", rest);
-  rest = past_white(rest);
-  if (!opened || take_string(rest) != "name" || !take(":", rest)) {
-    return begins_a_name(json) ? std::optional(ToolCall{.whole = false}) : std::nullopt;
-  }
-  rest = past_white(rest);
-  const std::optional<std::string_view> name = take_string(rest);
-  if (!name) {
-    return begins_a_name(json) ? std::optional(ToolCall{.whole = false}) : std::nullopt;
-  }
-  const Json spelled = parse("\"" + std::string(*name) + "\"");  // Escapes are its.
-  ToolCall call{.name = spelled.is_string() ? spelled.get<std::string>() : std::string(*name),
-                .whole = false};
-  if (!take(",", rest)) {
-    return past_white(rest).empty() ? std::optional(call) : std::nullopt;
-  }
-  rest = past_white(rest);
-  const std::string_view key = rest;
-  const std::optional<std::string_view> named = take_string(rest);
-  if (!named) {
-    const std::string_view begun = key.substr(std::min<std::size_t>(1, key.size()));
-    const bool fits = std::string_view("arguments").starts_with(begun) ||
-                      std::string_view("parameters").starts_with(begun);
-    return fits ? std::optional(call) : std::nullopt;
-  }
-  if (*named != "arguments" && *named != "parameters") {
-    return std::nullopt;
-  }
-  (void)take(":", rest);
-  std::optional<std::string> arguments = begun_arguments(past_white(rest));
-  if (!arguments) {
-    return std::nullopt;
-  }
-  call.arguments = *std::move(arguments);
-  return call;
-}
-
-/// The calls of a list that is cut off: those that are whole, and the last.
-std::optional<std::vector<ToolCall>> begun_calls(std::string_view json) {
-  std::vector<ToolCall> calls;
-  for (json = past_white(json); !json.empty(); json = past_white(json)) {
-    if (json.front() != '{') {
-      if (json.front() != '[' && json.front() != ',') {
-        return std::nullopt;
-      }
-      json.remove_prefix(1);
-      continue;
-    }
-    JsonScanner scanner;
-    std::size_t end = 0;
-    while (end < json.size() && !scanner.push(json[end])) {
-      ++end;
-    }
-    std::optional<ToolCall> call =
-        end < json.size() ? call_of(parse(json.substr(0, end + 1))) : begun_call(json);
-    if (!call) {
-      return std::nullopt;
-    }
-    calls.push_back(*std::move(call));
-    json.remove_prefix(std::min(end + 1, json.size()));
-  }
-  return calls;
-}
-
 bool may_be_a_name(std::string_view text) {
   return !text.empty() && text.find_first_of("[]{}\"") == std::string_view::npos;
 }
 
+/// The name that stands between Mistral's marker and the object of the arguments; empty where none
+/// does.
+std::string_view mistral_name(std::string_view before) {
+  const std::string_view name = trimmed(before.substr(0, before.find(kMistralArguments)));
+  return may_be_a_name(name) ? name : std::string_view();
+}
+
 /// A name and, after it, the object of its arguments.
-std::optional<std::vector<ToolCall>> named_call(std::string_view name, std::string_view json) {
-  if (const std::size_t mark = name.find(kMistralArguments); mark != std::string_view::npos) {
-    name = name.substr(0, mark);
-  }
-  name = trimmed(name);
-  if (!may_be_a_name(name) || !parse(json).is_object()) {
+std::optional<std::vector<ToolCall>> named_call(std::string_view before, std::string_view json) {
+  const std::string_view name = mistral_name(before);
+  if (name.empty() || !is_json_object(json)) {
     return std::nullopt;
   }
-  return std::vector<ToolCall>{{.name = std::string(name), .arguments = std::string(json)}};
+  return std::vector<ToolCall>{{.name = std::string(name), .arguments = dense_json(json)}};
 }
 
 }  // namespace
-
-bool is_json_object(std::string_view json) {
-  return parse(json).is_object();
-}
-
-std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json) {
-  const Json value = parse(json);
-  std::vector<ToolCall> calls;
-  if (value.is_array()) {
-    for (const Json& item : value) {
-      std::optional<ToolCall> call = call_of(item);
-      if (!call) {
-        return std::nullopt;
-      }
-      calls.push_back(*std::move(call));
-    }
-  } else if (std::optional<ToolCall> call = call_of(value)) {
-    calls.push_back(*std::move(call));
-  }
-  return calls.empty() ? std::nullopt : std::optional(std::move(calls));
-}
 
 ToolCallParser::ToolCallParser(ToolFormat format, GiveCalls give)
     : format_(format),
@@ -274,8 +92,11 @@ void ToolCallParser::step(char c, Found& found) {
     case State::kStart:
       start_step(c, found);
       break;
+    case State::kList:
+      list_step(c, found);
+      break;
     case State::kBody:
-      if (format_ == ToolFormat::kMistral) {
+      if (format_ == ToolFormat::kMistral && !list_) {
         mistral_step(c, found);
       } else {
         body_step(c, found);
@@ -294,68 +115,80 @@ void ToolCallParser::step(char c, Found& found) {
 }
 
 bool ToolCallParser::begin_arguments(Found& found) {
-  if (give_ == GiveCalls::kWhole || tried_ || body_.back() != '{') {
+  if (give_ == GiveCalls::kWhole || body_.back() != '{') {
     return false;
   }
-  // An object is a value, and the first one is the arguments; a string of one has its quote before.
-  const auto before_it = std::string_view(body_).substr(0, body_.size() - 1);
-  const std::size_t last = before_it.find_last_not_of(kWhite);
-  if (format_ != ToolFormat::kMistral && (last == std::string::npos || body_[last] != ':')) {
-    return false;
-  }
-  tried_ = true;
-  std::optional<ToolCall> call;
-  if (format_ == ToolFormat::kMistral && json_ > 0) {
-    const auto before = std::string_view(body_).substr(opened_, json_ - opened_);
-    const std::string_view name = trimmed(before.substr(0, before.find(kMistralArguments)));
-    if (json_ + 1 == body_.size() && may_be_a_name(name)) {
-      call = ToolCall{.name = std::string(name), .arguments = "{", .whole = false};
+  const std::string_view body = body_;
+  std::string name;
+  if (named_) {
+    if (json_ + 1 == body.size()) {
+      name = mistral_name(body.substr(opened_, json_ - opened_));
     }
-  } else if (format_ != ToolFormat::kMistral) {
-    const std::size_t begin = from_the_start(format_) ? json_ : opened_;
-    call = begun_call(past_white(std::string_view(body_).substr(begin)));
+  } else {
+    const std::string_view head = body.substr(format_ == ToolFormat::kHermes ? opened_ : json_);
+    if (head.size() <= kHeadMax) {
+      name = name_before_arguments(head).value_or("");
+    }
   }
-  if (!call || call->name.empty() || call->arguments != "{") {
+  if (name.empty()) {
     return false;
   }
+  quoted_ = !named_ && body.ends_with("\"{");
+  reader_ = {};
   called_ = true;
-  found.calls.push_back(*std::move(call));
+  pieces_.begin(std::move(name), found.calls);
   body_.clear();
-  scanner_ = {};
-  scanner_.push('{');
   state_ = State::kArguments;
   return true;
 }
 
 void ToolCallParser::arguments_step(char c, Found& found) {
   // Outside of strings no JSON has it: the call is over, with a bracket missing.
-  if (format_ == ToolFormat::kHermes && c == '<' && !scanner_.in_string()) {
+  if (format_ == ToolFormat::kHermes && c == '<' && !pieces_.in_string()) {
     state_ = State::kTail;
     tail_step(c);
     return;
   }
-  if (!scanner_.in_string() && is_white(c)) {
-    return;  // As in calls that are given whole.
-  }
-  if (found.calls.empty()) {
-    found.calls.push_back({.whole = false, .continues = true});
-  }
-  found.calls.back().arguments += c;
-  if (!scanner_.push(c)) {
+  if (!quoted_) {
+    if (pieces_.push(c, found.calls)) {
+      begin_tail();
+    }
     return;
   }
-  found.calls.back().whole = true;
-  if (format_ == ToolFormat::kMistral) {
+  std::string text;
+  if (!reader_.push(c, text)) {  // The string ends, with a bracket missing.
+    quoted_ = false;
+    begin_tail();
+    return;
+  }
+  for (const char resolved : text) {
+    if (pieces_.push(resolved, found.calls)) {
+      begin_tail();
+      return;
+    }
+  }
+}
+
+bool ToolCallParser::ends_with_json() const {
+  return from_the_start(format_) || format_ == ToolFormat::kMistral;
+}
+
+/// What is behind the arguments is not given.
+void ToolCallParser::begin_tail() {
+  if (named_) {
     end_call();
     return;
   }
   state_ = State::kTail;
   scanner_ = {};
   scanner_.push('{');  // The one that the call itself began with.
+  if (quoted_) {
+    scanner_.push('"');
+  }
 }
 
 void ToolCallParser::tail_step(char c) {
-  if (from_the_start(format_)) {
+  if (ends_with_json()) {
     if (scanner_.push(c)) {
       end_call();
     }
@@ -372,7 +205,7 @@ void ToolCallParser::tail_step(char c) {
 void ToolCallParser::end_call() {
   body_.clear();
   json_ = 0;
-  state_ = from_the_start(format_) ? State::kStart : State::kText;
+  state_ = from_the_start(format_) ? State::kStart : list_ ? State::kList : State::kText;
 }
 
 /// held_ is white space and then a proper beginning of the marker.
@@ -388,7 +221,8 @@ void ToolCallParser::text_step(char c, Found& found) {
     if (rest == marker) {
       body_ = std::exchange(held_, {});
       opened_ = body_.size();
-      tried_ = false;
+      named_ = false;
+      list_ = false;
       white_ = 0;
       json_ = 0;
       scanner_ = {};
@@ -434,7 +268,6 @@ void ToolCallParser::start_step(char c, Found& found) {
     return;
   }
   json_ = held_.size() - 1;
-  tried_ = false;
   white_ = 0;
   body_ = std::exchange(held_, {});
   scanner_ = {};
@@ -447,13 +280,20 @@ void ToolCallParser::body_step(char c, Found& found) {
   if (begin_arguments(found)) {
     return;
   }
-  if (from_the_start(format_)) {
-    if (scanner_.push(c)) {
-      const auto json = std::string_view(body_).substr(json_);
-      close(parse_tool_calls(json), State::kStart, found);
-      if (!called_) {
-        state_ = State::kPlain;  // It was JSON, but no call: so is the rest.
-      }
+  if (format_ != ToolFormat::kHermes) {
+    if (!scanner_.push(c)) {
+      return;
+    }
+    std::optional<std::vector<ToolCall>> calls =
+        parse_tool_calls(std::string_view(body_).substr(json_));
+    if (list_) {
+      list_ = calls.has_value();
+      close(std::move(calls), list_ ? State::kList : State::kText, found);
+      return;
+    }
+    close(std::move(calls), State::kStart, found);
+    if (!called_) {
+      state_ = State::kPlain;  // It was JSON, but no call: so is the rest.
     }
     return;
   }
@@ -467,28 +307,47 @@ void ToolCallParser::body_step(char c, Found& found) {
 
 void ToolCallParser::mistral_step(char c, Found& found) {
   body_ += c;
-  const std::size_t begin = opened_;
+  const auto before = trimmed(std::string_view(body_).substr(opened_));
   if (json_ == 0) {
-    const auto before = trimmed(std::string_view(body_).substr(begin));
     const bool list = c == '[' && before == "[";
-    if (list || c == '{') {
+    if (list && give_ == GiveCalls::kAsTheyCome) {
+      list_ = true;
+      state_ = State::kList;
+    } else if (list || c == '{') {
       json_ = body_.size() - 1;
+      named_ = !list && before != "{";
       scanner_ = {};
       scanner_.push(c);
       (void)begin_arguments(found);
-    } else if (body_.size() - begin > kNameMax) {
+    } else if (body_.size() - opened_ > kNameMax) {
       close(std::nullopt, State::kText, found);
     }
     return;
   }
-  if (!scanner_.push(c)) {
+  if (begin_arguments(found) || !scanner_.push(c)) {
     return;
   }
   const auto json = std::string_view(body_).substr(json_);
-  const auto name = std::string_view(body_).substr(begin, json_ - begin);
-  close(json[0] == '[' || trimmed(name).empty() ? parse_tool_calls(json) : named_call(name, json),
-        State::kText,
-        found);
+  const auto name = std::string_view(body_).substr(opened_, json_ - opened_);
+  close(named_ ? named_call(name, json) : parse_tool_calls(json), State::kText, found);
+}
+
+/// body_ is what came behind the last call that was given, or all of the list.
+void ToolCallParser::list_step(char c, Found& found) {
+  body_ += c;
+  const bool begins = body_.find('[') != std::string::npos;
+  if (c == '{') {
+    json_ = body_.size() - 1;
+    scanner_ = {};
+    scanner_.push(c);
+    state_ = State::kBody;
+  } else if (c == ']' && !begins) {
+    list_ = false;
+    end_call();
+  } else if (!is_white(c) && (c != ',' || begins)) {
+    list_ = false;
+    close(std::nullopt, State::kText, found);
+  }
 }
 
 void ToolCallParser::close(std::optional<std::vector<ToolCall>> calls, State next, Found& found) {
@@ -513,19 +372,20 @@ std::optional<std::vector<ToolCall>> ToolCallParser::cut_calls() const {
                ? std::optional(std::vector<ToolCall>{*call})
                : std::nullopt;
   }
-  const std::string_view marker = opening(format_);
-  std::string_view rest = std::string_view(body_).substr(body_.find(marker) + marker.size());
-  rest = past_white(rest);
-  if (format_ == ToolFormat::kMistral && json_ > 0 && !rest.starts_with('[') &&
-      !rest.starts_with('{')) {
-    std::string_view name = rest.substr(0, rest.find('{'));
-    name = trimmed(name.substr(0, name.find(kMistralArguments)));
-    if (!may_be_a_name(name)) {
-      return std::nullopt;
-    }
-    return std::vector<ToolCall>{
-        {.name = std::string(name), .arguments = body_.substr(json_), .whole = false}};
+  if (list_) {
+    return begun_calls(std::string_view(body_).substr(json_));
   }
+  const std::string_view body = body_;
+  if (named_) {
+    const std::string_view name = mistral_name(body.substr(opened_, json_ - opened_));
+    return name.empty()
+               ? std::nullopt
+               : std::optional(std::vector<ToolCall>{{.name = std::string(name),
+                                                      .arguments = dense_json(body.substr(json_)),
+                                                      .whole = false}});
+  }
+  const std::size_t begin = std::min(body.find_first_not_of(kWhite, opened_), body.size());
+  const std::string_view rest = body.substr(begin);  // White space at its end may be of a string.
   if (format_ == ToolFormat::kHermes) {
     for (std::size_t begun = kHermesClose.size() - 1; begun > 0; --begun) {
       // The call is whole where it was the closing marker that was cut off.
@@ -546,6 +406,9 @@ std::optional<std::vector<ToolCall>> ToolCallParser::cut_calls() const {
 
 ToolCallParser::Found ToolCallParser::finish(bool cut) {
   Found found;
+  if (state_ == State::kList && !cut && body_.find('[') != std::string::npos) {
+    show(body_, found);
+  }
   if (state_ == State::kBody) {
     std::optional<std::vector<ToolCall>> calls;
     if (format_ == ToolFormat::kHermes) {

@@ -7,32 +7,26 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/json_string_reader.h"
 #include "text/answer_format.h"
+#include "text/call_json.h"
 #include "text/json_scanner.h"
 
 namespace heddle::text {
-
-/// One call of a tool.
-struct ToolCall {
-  std::string name{};
-  std::string arguments{};  ///< A JSON object, as the model wrote it.
-  bool whole = true;        ///< Else the answer was cut off within it, and so are its arguments.
-  bool continues = false;   ///< No call of its own: its arguments go on those of the one before.
-  friend bool operator==(const ToolCall&, const ToolCall&) = default;
-};
 
 /// When a call is given.
 enum class GiveCalls : std::uint8_t {
   kWhole,  ///< When it is whole: what turns out to be broken is text.
   /// From where its arguments begin, piece by piece: what is broken behind that stays a call. Calls
-  /// that do not begin with their name, or whose arguments are no object, are given whole.
+  /// whose name is behind their arguments, or that have none, are given whole.
   kAsTheyCome,
 };
 
 /// Finds the calls of tools in an answer as it arrives. Text passes at once, but for what may still
 /// become a call; a call is given when it is whole. What turns out to be none, or a broken one,
 /// comes back as the text it was. The result does not depend on the portions in which the text
-/// comes. White space around calls is dropped. Owned by one thread.
+/// comes, and the arguments of a call not on when it is given. White space around calls is dropped.
+/// Owned by one thread.
 class ToolCallParser {
  public:
   explicit ToolCallParser(ToolFormat format, GiveCalls give = GiveCalls::kWhole);
@@ -53,6 +47,7 @@ class ToolCallParser {
   enum class State : std::uint8_t {
     kText,   ///< Looks for an opening marker.
     kStart,  ///< Llama 3, generic: nothing but what stands around calls so far, or since the last.
+    kList,   ///< As they come: in a list of Mistral's, between its calls.
     kBody,   ///< Within what may be a call, of which all is in body_.
     kArguments,  ///< Within the arguments of a call that has been given.
     kTail,       ///< Behind them, up to the end of the call.
@@ -64,11 +59,15 @@ class ToolCallParser {
   void start_step(char c, Found& found);
   void body_step(char c, Found& found);
   void mistral_step(char c, Found& found);
+  void list_step(char c, Found& found);
   /// Gives the call whose arguments begin with the last character of body_, if they do.
   bool begin_arguments(Found& found);
   void arguments_step(char c, Found& found);
+  void begin_tail();
   void tail_step(char c);
   void end_call();
+  /// Whether calls are JSON alone, whose end is the end of a call.
+  [[nodiscard]] bool ends_with_json() const;
   /// The calls in the body of an answer that was cut off: whole ones, and the begun one. Nothing
   /// where it is none.
   [[nodiscard]] std::optional<std::vector<ToolCall>> cut_calls() const;
@@ -86,15 +85,12 @@ class ToolCallParser {
   std::size_t opened_ = 0;  ///< Where in body_ what follows the marker begins.
   std::size_t json_ = 0;    ///< Where in body_ its JSON begins; 0: not yet.
   JsonScanner scanner_{};
-  bool tried_ = false;   ///< Whether the call in body_ may be given as it comes was looked at.
+  bool named_ = false;   ///< In Mistral's format: the name stands before that JSON.
+  bool list_ = false;    ///< As they come: the call is in a list of Mistral's.
   bool called_ = false;  ///< There was a call.
+  ArgumentPieces pieces_{};
+  bool quoted_ = false;  ///< The arguments are written as a string, which reader_ reads.
+  spec::JsonStringReader reader_{};
 };
-
-/// The calls in a JSON object, or a list of them: {"name", "arguments" or "parameters"}. Nothing
-/// unless all of it is well formed.
-[[nodiscard]] std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json);
-
-/// Whether it is one, and nothing else.
-[[nodiscard]] bool is_json_object(std::string_view json);
 
 }  // namespace heddle::text

@@ -80,7 +80,7 @@ TEST(ToolCalls, Hermes) {
   hermes("a " + one + " b", {"a b", {sum}});
   hermes(R"(<tool_call>{"name": "now"})", {"", {{"now", "{}"}}});
   hermes(R"(<tool_call>{"name": "f", "arguments": "{\"x\": 1}"}</tool_call>)",
-         {"", {{"f", R"({"x": 1})"}}});
+         {"", {{"f", R"({"x":1})"}}});
 }
 
 TEST(ToolCalls, WhatIsNoCallComesBackAsTheTextItWas) {
@@ -134,7 +134,7 @@ TEST(ToolCalls, Mistral) {
   expect(ToolFormat::kMistral, "Hm. [TOOL_CALLS][" + item + ", " + item + "]", {"Hm.", {f, f}});
   expect(ToolFormat::kMistral,
          R"([TOOL_CALLS]f[ARGS]{"x": [1]}[TOOL_CALLS]g{"y": 2})",
-         {"", {{"f", R"({"x": [1]})"}, {"g", R"({"y": 2})"}}});
+         {"", {{"f", R"({"x":[1]})"}, {"g", R"({"y":2})"}}});
 }
 
 TEST(ToolCalls, Generic) {
@@ -172,11 +172,11 @@ ToolCall begun(const std::string& name, const std::string& arguments) {
 
 TEST(ToolCalls, OneThatIsCutOffIsGivenAsFarAsItGoes) {
   const std::string hermes = "Hm.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"a";
-  EXPECT_EQ(cut_off(ToolFormat::kHermes, hermes), (Outcome{"Hm.", {begun("f", R"({"x": "a)")}}));
+  EXPECT_EQ(cut_off(ToolFormat::kHermes, hermes), (Outcome{"Hm.", {begun("f", R"({"x":"a)")}}));
   const std::string list = R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "argu)";
   EXPECT_EQ(cut_off(ToolFormat::kMistral, list), (Outcome{"", {{"f", "{}"}, begun("g", "")}}));
   EXPECT_EQ(cut_off(ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"x": )"),
-            (Outcome{"", {begun("f", R"({"x": )")}}));
+            (Outcome{"", {begun("f", R"({"x":)")}}));
   EXPECT_EQ(cut_off(ToolFormat::kLlama3, R"({"name": "f", "parameters": {"x")"),
             (Outcome{"", {begun("f", R"({"x")")}}));
   EXPECT_EQ(cut_off(ToolFormat::kGeneric, R"([{"name": "f"}, {"name": "g", "arguments": {"y)"),
@@ -187,8 +187,9 @@ TEST(ToolCalls, ArgumentsOfOneThatIsCutOffAreTheBeginningOfAnObject) {
   const auto arguments = [](const std::string& begun) {
     return cut_off(ToolFormat::kHermes, R"(<tool_call>{"name": "f", "arguments": )" + begun);
   };
-  EXPECT_EQ(arguments(R"("{\"x\": \"a\u00)"), (Outcome{"", {begun("f", R"({"x": "a)")}}));
-  EXPECT_EQ(arguments(R"("{}")"), (Outcome{"", {begun("f", "{}")}}));
+  EXPECT_EQ(arguments(R"("{\"x\": \"a\u00)"), (Outcome{"", {begun("f", R"({"x":"a)")}}));
+  EXPECT_EQ(arguments(R"("{}")"), (Outcome{"", {{"f", "{}"}}}));
+  EXPECT_EQ(arguments(R"({"x": 1}, "id": "3)"), (Outcome{"", {{"f", R"({"x":1})"}}}));
   EXPECT_EQ(arguments(R"(")"), (Outcome{"", {begun("f", "")}}));
   for (const std::string other : {R"("x)", "l_call {\"x\": 1", "[1, "}) {
     EXPECT_TRUE(arguments(other).calls.empty()) << other;
@@ -313,7 +314,11 @@ TEST(ToolCalls, ArgumentsAreGivenAsTheyCome) {
   const std::vector<std::pair<ToolFormat, std::string>> answers{
       {ToolFormat::kHermes, "<tool_call>\n" + named + "\n</tool_call>"},
       {ToolFormat::kLlama3, R"({"name": "f", "parameters": )" + arguments + "}"},
+      {ToolFormat::kLlama3,
+       R"({"type": "function", "name": "f", "parameters": )" + arguments + "}"},
       {ToolFormat::kGeneric, "[" + named + "]"},
+      {ToolFormat::kMistral, "[TOOL_CALLS]" + named},
+      {ToolFormat::kMistral, "[TOOL_CALLS] [" + named + "]"},
       {ToolFormat::kMistral, "[TOOL_CALLS]f[ARGS]" + arguments}};
   for (const auto& [format, once] : answers) {
     const bool twice = format != ToolFormat::kGeneric;
@@ -333,7 +338,7 @@ TEST(ToolCalls, ArgumentsAreGivenAsTheyCome) {
 TEST(ToolCalls, WhatCannotBeGivenAsItComesIsGivenWhole) {
   std::size_t given = 0;
   for (const auto& [answer, call] : std::vector<std::pair<std::string, ToolCall>>{
-           {R"({"name": "f", "arguments": "{\"x\": {}}"})", {"f", R"({"x": {}})"}},
+           {R"({"name": "f", "arguments": " {\"x\": {}}"})", {"f", R"({"x":{}})"}},
            {R"({"arguments": {"x": 1}, "name": "f"})", {"f", R"({"x":1})"}},
            {R"({"name": "f"})", {"f", "{}"}}}) {
     const std::string marked = "<tool_call>" + answer + "</tool_call>";
@@ -343,6 +348,41 @@ TEST(ToolCalls, WhatCannotBeGivenAsItComesIsGivenWhole) {
   }
   const std::string text = R"({"answer": {"name": "f"}})";
   EXPECT_EQ(pieces_of(ToolFormat::kGeneric, text, 9, given), (Outcome{text, {}}));
+}
+
+TEST(ToolCalls, ArgumentsThatAreWrittenAsAStringAreGivenAsTheyCome) {
+  std::size_t given = 0;
+  const std::string answer =
+      R"(<tool_call>{"name": "f", "arguments": "{\"x\": \"\u00e9}\"}", "id": "}"}</tool_call>)";
+  EXPECT_EQ(pieces_of(ToolFormat::kHermes, answer, 50, given),
+            (Outcome{"", {{"f", "{\"x\":\"\u00e9}\"}"}}}));
+  EXPECT_EQ(given, 2U);
+}
+
+TEST(ToolCalls, CallsOfAListOfMistralsAreGivenOneByOne) {
+  ToolCallParser parser(ToolFormat::kMistral, GiveCalls::kAsTheyCome);
+  const auto first = parser.push(R"([TOOL_CALLS][{"name": "f", "arguments": {"x": 1)");
+  ASSERT_EQ(first.calls.size(), 1U);
+  EXPECT_EQ(first.calls[0].arguments, R"({"x":1)");
+  EXPECT_EQ(parser.push(R"(}, "id": "a]"}, {"name": "g"})").calls.back(), (ToolCall{"g", "{}"}));
+  EXPECT_EQ(parser.push("]").text, "");
+  EXPECT_EQ(parser.push(" and").text, " and");
+}
+
+TEST(ToolCalls, AListOfMistralsThatHoldsNoCallsIsText) {
+  std::size_t given = 0;
+  for (const std::string text : {"[TOOL_CALLS][",
+                                 "[TOOL_CALLS] []x",
+                                 "[TOOL_CALLS][1, 2]",
+                                 R"([TOOL_CALLS][{"name": 1}])",
+                                 "[TOOL_CALLS][,"}) {
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+      EXPECT_EQ(pieces_of(ToolFormat::kMistral, text, cut, given), (Outcome{text, {}}));
+    }
+  }
+  const std::string half = R"([TOOL_CALLS][{"name": "f"}, {"name": 1}] x)";
+  EXPECT_EQ(pieces_of(ToolFormat::kMistral, half, 20, given),
+            (Outcome{R"(, {"name": 1}] x)", {{"f", "{}"}}}));
 }
 
 TEST(ToolCalls, OneThatBreaksBehindItsBeginningStaysACall) {

@@ -43,6 +43,14 @@ def test_a_stream_is_the_whole_answer(client):
     assert all(c.object == "chat.completion.chunk" and c.id == chunks[0].id for c in chunks)
 
 
+def test_every_chunk_has_the_usage_so_far_where_it_is_asked_for(client):
+    options = {"include_usage": True, "continuous_usage_stats": True}  # vLLM's.
+    chunks = list(ask(client, stream=True, stream_options=options))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-1] > 1
+    assert len({chunk.usage.prompt_tokens for chunk in chunks}) == 1
+
+
 def test_the_streaming_helper_gathers_the_answer(client):
     with client.chat.completions.stream(model=MODEL, messages=MESSAGES, temperature=0, n=2) as stream:
         deltas = [event.delta for event in stream if event.type == "content.delta"]
@@ -282,6 +290,16 @@ def test_custom_tools_of_responses(client):
     )
     assert got.output[-1].type == "custom_tool_call" and got.output[-1].name == "patch"
     assert any("web_search" in warning for warning in got.warnings)
+
+
+def test_the_input_of_a_custom_tool_is_streamed(client):
+    asked = {"model": MODEL, "input": PROMPT, "tools": [{"type": "custom", "name": "patch"}], "temperature": 1}
+    asked |= {"tool_choice": {"type": "custom", "name": "patch"}, "max_output_tokens": 60, "extra_body": {"seed": 5}}
+    whole = client.responses.create(**asked).output[-1].input
+    events = list(client.responses.create(stream=True, **asked))
+    deltas = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == whole and whole
+    assert [event.input for event in events if event.type == "response.custom_tool_call_input.done"] == [whole]
 
 
 def test_responses(client):

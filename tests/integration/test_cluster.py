@@ -356,6 +356,40 @@ def test_a_configuration_is_applied_to_all_and_holds(expected):
         assert status == 1 and "without cluster.registry nothing can be applied" in said
 
 
+def test_a_quota_holds_for_all_gateways_and_after_the_managers_death():
+    keys = "apiKeys: [{key: one, tokens_per_minute: 60}]\n"
+    header = {"Authorization": "Bearer one"}
+    with cluster.Cluster(hosts=1, gateways=2, models=["adder"], extra=keys) as running:
+        first, second = running.gateways
+        for gateway in (first, second):
+            wait_until(lambda gateway=gateway: gateway.call("/v1/models", headers=header)[2]["data"])
+
+        def left(gateway):
+            """Of the key's tokens; asking takes none."""
+            _, headers, _ = gateway.call("/tokenize", {"model": "adder", "prompt": "1"}, headers=header)
+            return int(headers["x-ratelimit-remaining-tokens"])
+
+        def use(gateway):
+            body = {"model": "adder", "prompt": "12+34=", "max_tokens": 12, "ignore_eos": True}
+            assert gateway.call("/v1/completions", body, headers=header)[0] == 200
+
+        def hears_of_use(told, used):
+            """Nothing but what was used elsewhere leaves less than before."""
+            seen = [left(told)]
+            use(used)
+
+            def lower():
+                seen.append(left(told))
+                return seen[-1] < max(seen)
+
+            wait_until(lower)
+
+        hears_of_use(second, first)
+        running.managers[0].kill()
+        running.managers[0].start()
+        hears_of_use(first, second)
+
+
 def test_whoever_is_not_of_the_cluster_is_told_so():
     with cluster.Cluster(hosts=1) as running:
         ready(running.gateways[0])
