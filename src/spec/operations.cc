@@ -9,9 +9,6 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (is_encoder(model)) {
     return "an encoder";
   }
-  if (model.adapter_rank > 0) {
-    return "LoRA adapters";
-  }
   const Experts& experts = model.experts;
   if (experts.slots > 0) {
     return "experts that stay in host memory";
