@@ -65,18 +65,15 @@ TEST_P(GpuAdapterGoldenTest, LogProbabilitiesOverRoundedBasesAreNearTheMergedMod
 }
 
 // Parts of matrices and whole ones, biases, gates of GELU, norms behind products.
-INSTANTIATE_TEST_SUITE_P(Families,
-                         GpuAdapterGoldenTest,
-                         testing::Values("llama-gqa-sharded",
-                                         "qwen2-tied",
-                                         "phi3",
-                                         "gemma2-f32",
-                                         "olmo2-gqa-f32"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families,
+    GpuAdapterGoldenTest,
+    testing::Values("llama-gqa-sharded", "qwen2-tied", "phi3", "gemma2-f32", "olmo2-gqa-f32"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 TEST_F(GpuAdaptersTest, ACudaGraphServesTheAdaptersThatThereAre) {
   if (!gpu_is_emulated()) {

@@ -13,7 +13,7 @@ constexpr int kWarps = static_cast<int>(kLowRankThreads) / 32;
 constexpr int kStep = static_cast<int>(kLowRankStep);
 constexpr int kTokens = static_cast<int>(kLowRankTileTokens);
 constexpr int kGroups = kTokens / 8;
-constexpr int kLineBytes = 64;     // Of each row, in one step of a warp.
+constexpr int kLineBytes = 64;  // Of each row, in one step of a warp.
 /// Numbers between a token's sums and the next one's, so that lanes write to different banks.
 constexpr int kPitch = kStep + 4;
 
