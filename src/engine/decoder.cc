@@ -453,7 +453,8 @@ void Decoder::gate(ops::OpContext& context,
   }
   const ops::LinearArgs product{
       .x = normed, .scale = w.gate_up_scale, .bias = w.gate_up_bias, .out = gate_up};
-  if (plain && w.gate_up.size() == 1 && batch.adapters.empty()) {
+  const bool adapted = (batch.adapter_targets & bit_of(store::AdapterTarget::kGateUp)) != 0;
+  if (plain && w.gate_up.size() == 1 && !adapted) {
     ops::LinearSiluArgs both{.linear = product, .out = gated};
     both.linear.weight = w.gate_up.front();
     ops::linear_silu(context, both);

@@ -62,6 +62,10 @@ struct Batch {
     ops::AttentionHost* host = nullptr;               ///< nullptr: computed at home all the same.
   } guests{};
   std::vector<AdapterRows> adapters{};  ///< Ascending; rows of none are in none of them.
+  AdapterTargets adapter_targets = 0;   ///< Products that some of them change.
+  /// On GPUs the same on the device: cut_into_tiles().
+  const ops::LowRankTile* adapter_tiles = nullptr;
+  std::int64_t adapter_tile_count = 0;
 };
 
 /// The forward pass of a decoder-only model, or of a range of its layers, or of an encoder

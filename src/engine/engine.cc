@@ -87,6 +87,14 @@ Engine::Impl::~Impl() {
   pool_.put(kWorkspaceOwner, workspace_pages_);
 }
 
+/// How adapters' weights come to the device.
+AdapterSending Engine::Impl::adapter_sending() {
+  if (device_.properties().kind != device::Kind::kCuda) {
+    return {};
+  }
+  return {.stream = stream_.get(), .settle = [this] { settle(); }};
+}
+
 Result<void> Engine::Impl::add_model(ModelId id,
                                      const spec::ModelSpec& spec,
                                      const store::ImageLayout& layout,
@@ -123,7 +131,8 @@ Result<void> Engine::Impl::add_model(ModelId id,
             .reserve = std::move(reserve),
             .decoder = std::move(*decoder),
             .kv = ModelKv(pool, kv_owner, std::move(*plan), cached, keeper_of(id, spec)),
-            .adapters = ModelAdapters(pool, kv_owner, cached, spec.layers, options_.prefix_cache)});
+            .adapters = ModelAdapters(
+                pool, kv_owner, cached, spec.layers, options_.prefix_cache, adapter_sending())});
   if (device_.properties().kind == device::Kind::kCuda) {
     StateCopies(models_.at(id).kv).copy_by(*stream_);
   }

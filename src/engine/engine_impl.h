@@ -215,6 +215,7 @@ class Engine::Impl {
   Pass& free_pass() { return passes_[ahead_ && ahead_->pass == passes_.data() ? 1 : 0]; }
 
   std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
+  [[nodiscard]] AdapterSending adapter_sending();
   [[nodiscard]] static bool begin_with_adapter(Sequence& own, Model& model, StepOutcome& outcome);
   static void leave_adapter(Sequence& own, Model& model);
   Result<void> run_batch(const policy::ModelBatch& batch, bool recurs, StepOutcome& outcome);

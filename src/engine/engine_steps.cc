@@ -249,20 +249,18 @@ bool Engine::Impl::is_ahead(const policy::ModelBatch& batch) const {
          });
 }
 
-/// Whether the batch is what was enqueued ahead, in the same order, but for those that have gone.
+/// Whether the batch is what was enqueued ahead, in whatever order, but for those that have gone.
 bool Engine::Impl::goes_on(const policy::ModelBatch& batch, const Flight& flight) {
-  auto next = batch.slices.begin();
+  std::set<SequenceId> ahead;
   for (const PassSlice& slice : flight.slices) {
-    if (slice.sequence == nullptr) {
-      continue;
+    if (slice.sequence != nullptr) {
+      ahead.insert(slice.sequence->start.id);
     }
-    if (next == batch.slices.end() || next->sequence != slice.sequence->start.id ||
-        next->tokens != 1) {
-      return false;
-    }
-    ++next;
   }
-  return next == batch.slices.end();
+  return batch.slices.size() == ahead.size() &&
+         std::ranges::all_of(batch.slices, [&](const policy::StepSlice& slice) {
+           return slice.tokens == 1 && ahead.contains(slice.sequence);
+         });
 }
 
 /// Whether the token that is being computed is its last, whatever it is.

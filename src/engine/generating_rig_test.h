@@ -29,13 +29,15 @@ class GeneratingRig {
                 spec::DType dtype,
                 const device::DeviceOptions& options,
                 bool run_ahead = false,
-                spec::KvType kv = spec::KvType::kComputed)
+                spec::KvType kv = spec::KvType::kComputed,
+                std::int64_t adapter_rank = 0)
       : host_(kRigPages, kRigPageBytes, options),
         model_(host_.load(golden_directory() / golden, dtype)),
         engine_(Engine::create(
                     host_.device(), host_.pool(), {.prefix_cache = true, .run_ahead = run_ahead})
                     .value()) {
     model_.spec.kv = kv;
+    model_.spec.adapter_rank = adapter_rank;
     HEDDLE_CHECK(
         engine_->add_model(kRigModel, model_.spec, model_.layout, model_.window.base(), kKvLease)
             .has_value());
@@ -52,11 +54,15 @@ class GeneratingRig {
   void add(std::uint64_t id, std::vector<TokenId> prompt, std::int64_t tokens) {
     add(id, std::move(prompt), {.temperature = 0.0F, .max_tokens = tokens, .logprobs = 5});
   }
-  void add(std::uint64_t id, std::vector<TokenId> prompt, spec::SamplingParams params) {
+  void add(std::uint64_t id,
+           std::vector<TokenId> prompt,
+           spec::SamplingParams params,
+           std::shared_ptr<const store::Adapter> adapter = nullptr) {
     SequenceStart start{.id = SequenceId{id},
                         .model = kRigModel,
                         .prompt_tokens = std::ssize(prompt),
-                        .params = std::move(params)};
+                        .params = std::move(params),
+                        .adapter = std::move(adapter)};
     start.tokens = std::move(prompt);
     start.params.ignore_eos = true;
     pending_[id] = std::ssize(start.tokens);

@@ -35,6 +35,12 @@ inline unsigned long launches_of_a_layer(const spec::ModelSpec& model, std::int6
   return launches;
 }
 
+/// Further ones of a layer of a dense model whose products all go through adapters: two for each
+/// product, and the activation by itself where the product of gates and ups has it at its end.
+inline unsigned long launches_of_adapters(const spec::ModelSpec& model) {
+  return 8 + (model.activation == spec::Activation::kGeluTanh ? 0 : 1);
+}
+
 /// Those of a step of one sequence, at most.
 inline unsigned long launches_of_a_step(const spec::ModelSpec& model) {
   const spec::Scales& scales = model.scales;

@@ -120,6 +120,9 @@ GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) 
   for (const Told& told : told_) {
     key.push_back(told.pick);
   }
+  // Which adapters they are the kernels read from the mirror.
+  key.insert(key.end(),
+             {adapter_targets_, adapter_tiles_, static_cast<std::uint64_t>(adapter_tile_count_)});
   if (const ops::PeerArea* peers = decoder.peers(); peers != nullptr) {
     for (const std::byte* memory : peers->memory) {
       key.push_back(reinterpret_cast<std::uintptr_t>(memory));
@@ -148,6 +151,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   std::transform(padded.begin(), padded.end(), batch_slices.begin(), batch_slice);
   mirror_.clear();
   inputs_.gather(batch_slices, decoder, kv, mirror_, recurring);
+  gather_adapters(padded, recurring);
   tell_host(padded, kv);
   const auto ends = ends_of(padded, [](const PassSlice& slice) { return slice.tokens; });
   gather_sampling(padded, ends, activations.logit_rows());
@@ -166,7 +170,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
     Batch batch = inputs_.batch(mirror_);
     batch.guests.host = kv.host();
     batch.guests.base = kv.lent_memory();
-    batch.adapters = adapter_rows(padded);
+    go_through_adapters(batch);
     if (spec::is_encoder(decoder.model())) {
       decoder.embed_text(context, inputs_.ids(mirror_), batch, activations);
     } else {
@@ -186,6 +190,36 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   fetch_sampled(context.stream);
   enqueued_ = context.stream.mark();
   return {};
+}
+
+void Pass::gather_adapters(std::span<const PassSlice> slices, bool recurring) {
+  adapters_ = adapter_rows(slices);
+  adapter_targets_ = 0;
+  adapter_tile_count_ = 0;
+  adapter_tiles_ = 0;
+  for (const AdapterRows& group : adapters_) {
+    adapter_targets_ |= group.weights->targets;
+  }
+  if (adapters_.empty() || device_.properties().kind != device::Kind::kCuda) {
+    return;
+  }
+  std::int64_t tokens = 0;
+  for (const PassSlice& slice : slices) {
+    tokens += slice.tokens;
+  }
+  const std::vector<ops::LowRankTile> tiles = cut_into_tiles(adapters_, tokens, recurring);
+  adapter_tiles_ = mirror_.add(tiles);
+  adapter_tile_count_ = std::ssize(tiles);
+}
+
+/// What of the batch has to do with adapters, once the mirror was sent.
+void Pass::go_through_adapters(Batch& batch) const {
+  batch.adapters = adapters_;
+  batch.adapter_targets = adapter_targets_;
+  if (adapter_tile_count_ > 0) {
+    batch.adapter_tiles = mirror_.device<const ops::LowRankTile>(adapter_tiles_);
+    batch.adapter_tile_count = adapter_tile_count_;
+  }
 }
 
 Result<void> Pass::enqueue_layers(ops::OpContext& context,

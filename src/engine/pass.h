@@ -138,6 +138,8 @@ class Pass {
                    const Pass& before) const;
   Result<void> send(ops::OpContext& context);
   static void tell_host(std::span<const PassSlice> slices, const ModelKv& kv);
+  void gather_adapters(std::span<const PassSlice> slices, bool recurring);
+  void go_through_adapters(Batch& batch) const;
   void gather_sampling(std::span<const PassSlice> slices,
                        std::span<const std::int64_t> ends,
                        std::int64_t logit_rows);
@@ -161,7 +163,11 @@ class Pass {
   StepGraphs& graphs_;
   std::optional<std::uint64_t> enqueued_{};  ///< Its end in the stream, until it was waited for.
   BatchInputs inputs_{};
-  std::size_t sampling_ = 0;  ///< Slices that sample, padding not counted.
+  std::vector<AdapterRows> adapters_{};
+  AdapterTargets adapter_targets_ = 0;
+  std::size_t adapter_tiles_ = 0;        ///< In the mirror, on GPUs.
+  std::int64_t adapter_tile_count_ = 0;  ///< 0 elsewhere.
+  std::size_t sampling_ = 0;             ///< Slices that sample, padding not counted.
   std::int64_t picks_count_ = 0;
   std::int64_t turn_ = 0;  ///< Rows that are sampled at once.
   std::size_t picks_ = 0;  ///< Offsets in the mirror, as the following.

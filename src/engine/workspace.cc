@@ -7,6 +7,7 @@
 #include "ops/experts.h"
 #include "ops/gated_delta.h"
 #include "ops/linear.h"
+#include "ops/low_rank_tiles.h"
 #include "spec/block_panels.h"
 #include "spec/operations.h"
 #include "spec/pipe_stage.h"
@@ -36,6 +37,8 @@ constexpr std::uint64_t kExchangesOfLayer = 2;
 constexpr std::uint64_t kExchangesOnce = 2;
 /// Of a layer with experts, further ones.
 constexpr std::uint64_t kOperationsOfExperts = 10;
+/// Of a layer that adapters change: two for each of its products, and gates by themselves.
+constexpr std::uint64_t kOperationsOfAdapters = 9;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
@@ -142,6 +145,15 @@ std::size_t delta_bytes(const spec::ModelSpec& model, std::int64_t tokens) {
   return spec::has_states(model) ? ops::delta_scratch_bytes(tokens, model.linear) : 0;
 }
 
+/// On GPUs: what adapters' first matrices give.
+std::size_t adapter_scratch_bytes(const spec::ModelSpec& model,
+                                  spec::DType weights,
+                                  std::int64_t tokens) {
+  return model.adapter_rank == 0
+             ? 0
+             : ops::low_rank_tiles_bytes(tokens, model.adapter_rank, spec::compute_dtype(weights));
+}
+
 std::size_t scratch_bytes(device::Kind kind,
                           const spec::ModelSpec& model,
                           spec::DType weights,
@@ -155,9 +167,11 @@ std::size_t scratch_bytes(device::Kind kind,
                      sizeof(float);
   const std::size_t products =
       std::max(packed, std::min(parts, parts_bytes_max())) + unpacked_bytes(model, weights, tokens);
-  return round_up(
-      std::max({products, experts_bytes(model, weights, tokens), delta_bytes(model, tokens)}),
-      kAlignment);
+  return round_up(std::max({products,
+                            experts_bytes(model, weights, tokens),
+                            delta_bytes(model, tokens),
+                            adapter_scratch_bytes(model, weights, tokens)}),
+                  kAlignment);
 }
 
 }  // namespace
@@ -183,7 +197,8 @@ std::uint64_t workspace_bytes(device::Kind kind,
 std::uint64_t graph_bytes(const spec::ModelSpec& model) {
   const bool shard = model.shard.ranks > 1;
   const std::uint64_t of_layer = kOperationsOfLayer + (shard ? kExchangesOfLayer : 0) +
-                                 (model.experts.count > 0 ? kOperationsOfExperts : 0);
+                                 (model.experts.count > 0 ? kOperationsOfExperts : 0) +
+                                 (model.adapter_rank > 0 ? kOperationsOfAdapters : 0);
   const std::uint64_t operations = of_layer * static_cast<std::uint64_t>(model.layers) +
                                    kOperationsOnce + (shard ? kExchangesOnce : 0);
   return spec::stages_of(model) > 1 ? 0 : kGraphs * operations * device::kRecordedBytes;

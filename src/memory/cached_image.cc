@@ -1,15 +1,14 @@
 #include "memory/cached_image.h"
 
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
 namespace heddle::memory {
 
-Result<std::unique_ptr<CachedImage>> CachedImage::create(PagePool& pool,
-                                                         OwnerId owner,
-                                                         CachedPages& cached,
-                                                         std::size_t bytes) {
+Result<std::unique_ptr<CachedImage>> CachedImage::create(
+    PagePool& pool, OwnerId owner, CachedPages& cached, std::size_t bytes, Settle settle) {
   HEDDLE_CHECK(bytes > 0);
   const std::size_t page_bytes = pool.device().properties().page_bytes;
   const auto count = static_cast<std::int64_t>((bytes + page_bytes - 1) / page_bytes);
@@ -33,8 +32,8 @@ Result<std::unique_ptr<CachedImage>> CachedImage::create(PagePool& pool,
     pool.put(owner, *pages);
     return mapped.error();
   }
-  return std::unique_ptr<CachedImage>(
-      new CachedImage(pool, owner, cached, std::move(*window), std::move(*pages)));
+  return std::unique_ptr<CachedImage>(new CachedImage(
+      pool, owner, cached, std::move(*window), std::move(*pages), std::move(settle)));
 }
 
 CachedImage::~CachedImage() {
@@ -70,6 +69,9 @@ void CachedImage::leave_cache() {
 
 void CachedImage::drop(PageId /*page*/) {
   HEDDLE_CHECK(users_ == 0);
+  if (settle_) {
+    settle_();
+  }
   give_back();
 }
 

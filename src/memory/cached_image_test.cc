@@ -57,6 +57,21 @@ TEST_F(CachedImageTest, TheOneUsedLongestAgoMakesRoom) {
   EXPECT_EQ(pool_.free_count(), 1);
 }
 
+TEST_F(CachedImageTest, WhatIsEnqueuedIsOverBeforeItGoes) {
+  int settled = 0;
+  const auto one = CachedImage::create(pool_, kImageOwner, cached_, kImagePage, [&] {
+                     EXPECT_EQ(pool_.owned_count(kImageOwner), 1);
+                     ++settled;
+                   }).value();
+  one->leave();
+  one->use();
+  one->leave();
+  EXPECT_EQ(settled, 0);
+  EXPECT_TRUE(cached_.drop_oldest(ledger::DropReason::kKv));
+  EXPECT_EQ(settled, 1);
+  EXPECT_EQ(pool_.owned_count(kImageOwner), 0);
+}
+
 TEST_F(CachedImageTest, WithoutRoomNothingIsTaken) {
   const auto one = image(3);
   const auto more = CachedImage::create(pool_, kImageOwner, cached_, 2 * kImagePage);

@@ -10,6 +10,7 @@
 namespace heddle::ops {
 
 struct AddLowRankArgs;
+struct AddLowRankTilesArgs;
 struct AddNormArgs;
 struct AllGatherArgs;
 struct AllReduceArgs;
@@ -42,6 +43,8 @@ struct WaitArgs;
 struct KernelTable {
   /// Null, as are gelu and layer_norm, where no model needs it (spec::cpu_only).
   void (*add_low_rank)(device::Stream& stream, AddLowRankArgs args) = nullptr;
+  /// In its place where adapters are found on the device; else null.
+  void (*add_low_rank_tiles)(device::Stream& stream, const AddLowRankTilesArgs& args) = nullptr;
   void (*add_norm)(device::Stream& stream, const AddNormArgs& args) = nullptr;
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;

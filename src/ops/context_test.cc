@@ -30,6 +30,8 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->silu_mul, nullptr);
     EXPECT_NE(table->wait, nullptr);
   }
+  EXPECT_NE(kernels_for(device::Kind::kCpu)->add_low_rank, nullptr);
+  EXPECT_NE(kernels_for(device::Kind::kCuda)->add_low_rank_tiles, nullptr);
   EXPECT_EQ(kernels_for(device::Kind::kFake), nullptr);
 }
 

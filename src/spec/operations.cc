@@ -10,9 +10,6 @@ std::string_view cpu_only(const ModelSpec& model, DType image) {
   if (is_encoder(model)) {
     return "an encoder";
   }
-  if (model.adapter_rank > 0) {
-    return "LoRA adapters";
-  }
   const std::vector<Heads> kinds = kinds_of_heads(model);
   if (std::ranges::any_of(kinds, [](const Heads& heads) { return heads.dim > kGpuHeadDim; })) {
     return "heads of attention wider than 256";

@@ -15,8 +15,7 @@ inline constexpr std::int64_t kGpuActiveExperts = 32;
 inline constexpr std::int64_t kGpuHeadDim = 256;
 
 /// What of the operations of a model, whose image is of `image`, only CPUs have so far, in words
-/// for messages: "LoRA adapters", "experts in float32 or int8". Empty where GPUs have
-/// all.
+/// for messages: "an encoder", "experts in float32 or int8". Empty where GPUs have all.
 [[nodiscard]] std::string_view cpu_only(const ModelSpec& model, DType image);
 
 /// Whether the model is an encoder, whose texts are computed in one pass each.

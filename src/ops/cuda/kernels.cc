@@ -5,7 +5,8 @@
 namespace heddle::ops::cuda {
 
 const KernelTable& cuda_kernels() {
-  static constexpr KernelTable kTable{.add_norm = add_norm,
+  static constexpr KernelTable kTable{.add_low_rank_tiles = add_low_rank_tiles,
+                                      .add_norm = add_norm,
                                       .all_gather = all_gather,
                                       .all_reduce = all_reduce,
                                       .attention = attention,

@@ -13,6 +13,7 @@ inline constexpr std::int64_t kNarrowFrom = 9;
 /// Kernels for CudaStreams.
 [[nodiscard]] const KernelTable& cuda_kernels();
 
+void add_low_rank_tiles(device::Stream& stream, const AddLowRankTilesArgs& args);
 void add_norm(device::Stream& stream, const AddNormArgs& args);
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);
