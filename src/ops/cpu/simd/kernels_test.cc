@@ -65,6 +65,64 @@ std::vector<std::byte> code_rows(DType dtype, const std::vector<float>& numbers,
   return cached;
 }
 
+/// Keys that are values as well, in blocks of 19 positions in some order.
+struct SmallCache {
+  static constexpr std::int64_t kDim = 48;
+  static constexpr std::int64_t kBlockTokens = 19;
+
+  DType dtype{};
+  std::vector<std::byte> blocks{};
+  std::vector<std::int32_t> table{5, 2, 7, 0, 3, 6, 1, 4};
+
+  explicit SmallCache(DType type, const std::vector<float>& numbers) : dtype(type) {
+    const auto block = std::ssize(numbers) / std::ssize(table);
+    for (std::int64_t at = 0; at < std::ssize(numbers); at += block) {
+      const std::vector<float> some(numbers.begin() + at, numbers.begin() + at + block);
+      std::vector<std::byte> bytes(some.size() * sizeof(float));
+      std::memcpy(bytes.data(), some.data(), bytes.size());
+      if (spec::kv_is_scaled(dtype)) {
+        bytes = code_rows(dtype, some, kDim);
+      }
+      blocks.insert(blocks.end(), bytes.begin(), bytes.end());
+    }
+  }
+
+  /// Attention of tokens of `group` heads each, of which the first is at `position`.
+  [[nodiscard]] std::vector<float> attend(const SimdKernels& set,
+                                          const std::vector<float>& query,
+                                          std::int64_t group,
+                                          std::int64_t position,
+                                          std::int64_t window) const {
+    const bool scaled = spec::kv_is_scaled(dtype);
+    const auto token_bytes = kDim * static_cast<std::int64_t>(scaled ? 1 : sizeof(float));
+    const std::byte* const scales = scaled ? blocks.data() + kBlockTokens * kDim : nullptr;
+    std::vector<float> out(query.size());
+    const auto run = dtype == DType::kF32  ? set.attention_f32
+                     : dtype == DType::kI8 ? set.attention_int8
+                                           : set.attention_f8;
+    run({.query = query.data(),
+         .query_stride = group * kDim,
+         .out = reinterpret_cast<std::byte*>(out.data()),
+         .out_stride = group * kDim,
+         .group = group,
+         .row_begin = 0,
+         .row_end = std::ssize(query) / kDim,
+         .first_position = position,
+         .window = window,
+         .head_dim = kDim,
+         .scale = 0.3F,
+         .keys = blocks.data(),
+         .values = blocks.data(),
+         .key_scales = scales,
+         .value_scales = scales,
+         .token_bytes = token_bytes,
+         .block_bytes = std::ssize(blocks) / std::ssize(table),
+         .block_tokens = kBlockTokens,
+         .block_table = table.data()});
+    return out;
+  }
+};
+
 /// A product of `tokens` tokens of x with `outputs` rows of `inputs` weights by one kernel.
 struct Product {
   std::int64_t tokens = 0;
@@ -279,6 +337,65 @@ TEST_F(SimdKernelsTest, AttentionOverCodesHasOneAnswer) {
       return out;
     };
     expect_same(run, dim % 32 == 0 ? 0.05 : 0);  // Tiles round what they multiply to bfloat16.
+  }
+}
+
+TEST_F(SimdKernelsTest, AttentionReadsEachE4m3AsTheNumberItIs) {
+  constexpr std::int64_t kDim = 256;  // A position whose element i is code i.
+  std::vector<std::byte> codes(kDim);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<std::byte>(i % 128 == 127 ? 0 : i);  // Those are not numbers.
+  }
+  const std::uint16_t one = to_bf16(1.0F);
+  const auto* const scale = reinterpret_cast<const std::byte*>(&one);
+  const std::vector<float> query(kDim);
+  const std::vector<std::int32_t> table{0};
+  for (const SimdKernels* set : tested_sets()) {
+    std::vector<float> out(kDim, -1.0F);
+    set->attention_f8({.query = query.data(),
+                       .out = reinterpret_cast<std::byte*>(out.data()),
+                       .group = 1,
+                       .row_begin = 0,
+                       .row_end = 1,
+                       .head_dim = kDim,
+                       .keys = codes.data(),
+                       .values = codes.data(),
+                       .key_scales = scale,
+                       .value_scales = scale,
+                       .token_bytes = kDim,
+                       .block_tokens = 1,
+                       .block_table = table.data()});
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      ASSERT_EQ(out[i], spec::f32_of_e4m3(static_cast<std::uint8_t>(codes[i]))) << set->name;
+    }
+  }
+}
+
+TEST_F(SimdKernelsTest, AttentionOfATokenHasTheBitsItHasAmongOthers) {
+  constexpr std::int64_t kPositions = 150;  // The tokens are in a tile that is not full.
+  constexpr std::int64_t kTokens = 4;
+  constexpr std::int64_t kDim = SmallCache::kDim;
+  for (const DType dtype : {DType::kF32, DType::kI8, DType::kF8}) {
+    const SmallCache cache(dtype, random(8 * SmallCache::kBlockTokens * kDim));
+    for (std::int64_t group = 1; group <= 16; ++group) {  // Four tokens' are 64 rows at most.
+      const auto query = random(kTokens * group * kDim, 2.0F);
+      const std::int64_t window = group % 3 == 0 ? 90 : 0;
+      const auto together = [&](const SimdKernels& set) {
+        return cache.attend(set, query, group, kPositions - kTokens, window);
+      };
+      expect_same(together);
+      expect_same([&](const SimdKernels& set) {
+        std::vector<float> each;
+        for (std::int64_t token = 0; token < kTokens; ++token) {
+          const auto first = query.begin() + token * group * kDim;
+          const std::vector<float> own(first, first + group * kDim);
+          const auto out = cache.attend(set, own, group, kPositions - kTokens + token, window);
+          each.insert(each.end(), out.begin(), out.end());
+        }
+        EXPECT_TRUE(same_bits(each, together(set))) << set.name << " in groups of " << group;
+        return each;
+      });
+    }
   }
 }
 
