@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 8b|1b|100m|100m-hybrid|40m|10m|600m-a100m] [--seed N]
+    tools/random_model.py DIR [--size 8b|1b|500m-hybrid|100m|100m-hybrid|40m|10m|600m-a100m] [--seed N]
 
 Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16), `8b`
 Llama 3's shape but for the head, which is tied (15 GB).
@@ -25,6 +25,9 @@ SIZES = {
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
     "100m-hybrid": dict(
         layers=12, hidden=768, intermediate=2304, heads=6, kv_heads=2, key_heads=8, value_heads=16, linear_dim=64
+    ),
+    "500m-hybrid": dict(
+        layers=24, hidden=1024, intermediate=3584, heads=8, kv_heads=2, key_heads=16, value_heads=16, linear_dim=128
     ),
     "40m": dict(layers=16, hidden=448, intermediate=1280, heads=7, kv_heads=7, vocab=2000),
     "10m": dict(layers=4, hidden=256, intermediate=1024, heads=8, kv_heads=4),
