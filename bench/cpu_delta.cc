@@ -21,6 +21,11 @@ constexpr spec::LinearAttention kShape{
     .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4};
 constexpr std::int64_t kTokensMost = 512;
 
+/// States lie on lines of the caches, as those on pages do.
+struct alignas(64) Line {
+  float floats[16] = {};
+};
+
 std::vector<float> random_floats(std::int64_t count) {
   Rng rng(1);
   std::vector<float> floats(static_cast<std::size_t>(count));
@@ -37,7 +42,8 @@ void run() {
   const auto conv = random_floats(kShape.channels() * kShape.kernel);
   const auto norm = random_floats(kShape.value_dim);
   const std::vector<float> rates(static_cast<std::size_t>(kTokensMost * kShape.value_heads), 0.9F);
-  std::vector<float> memory(static_cast<std::size_t>(layout.tail + layout.state));
+  std::vector<Line> memory(static_cast<std::size_t>(layout.bytes()) / sizeof(Line));
+  auto* const tail = reinterpret_cast<float*>(memory.data());
   std::vector<float> out(static_cast<std::size_t>(kTokensMost * kShape.values()));
   for (const ops::cpu::SimdKernels* set : ops::cpu::runnable_simd_kernels()) {
     if (set->name == std::string_view("generic")) {
@@ -63,8 +69,8 @@ void run() {
                             .beta = rates.data(),
                             .alpha = rates.data(),
                             .rate_stride = kShape.value_heads,
-                            .tail = memory.data(),
-                            .state = memory.data() + layout.tail,
+                            .tail = tail,
+                            .state = tail + layout.tail,
                             .norm = norm.data(),
                             .eps = 1e-6F,
                             .out = reinterpret_cast<std::byte*>(out.data()),
