@@ -15,8 +15,10 @@ namespace {
 
 constexpr int kDepthMax = 100;  // Of brackets: the parser keeps a stack.
 
+/// The parser takes a zero byte for the end, whatever stands behind it.
 bool is_json(std::string_view text) {
-  return JsonScanner::depth(text) <= kDepthMax && nlohmann::json::accept(text);
+  return text.find('\0') == std::string_view::npos && JsonScanner::depth(text) <= kDepthMax &&
+         nlohmann::json::accept(text);
 }
 
 bool is_arguments(std::string_view key) {

@@ -1,5 +1,7 @@
 #include "text/call_json.h"
 
+#include <string_view>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +42,13 @@ TEST(CallJson, WhatIsNoCallIsNone) {
                            R"({"name": "f", "arguments": "{\"x\""})"}) {
     EXPECT_FALSE(parse_tool_calls(json) && !parse_tool_calls(json)->empty()) << json;
   }
+}
+
+TEST(CallJson, NothingStandsBehindAZeroByte) {
+  using namespace std::string_view_literals;
+  EXPECT_FALSE(is_json_object("{\"a\": 3}\0 and more"sv));
+  EXPECT_FALSE(parse_tool_calls("{\"name\": \"f\"}\0 and more"sv));
+  EXPECT_TRUE(is_json_object("{\"a\": \"\\u0000\"}"));
 }
 
 TEST(CallJson, KnowsWhereArgumentsBegin) {
