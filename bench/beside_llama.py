@@ -5,6 +5,7 @@
     bench/beside_llama.py /tmp/100m /tmp/100m.gguf [--rounds 5] [--threads 2] [--prompt 512] [--binary FILE]
     tests/engines/gguf.py /tmp/100m /tmp/100m-q8.gguf q8_0 && bench/beside_llama.py /tmp/100m /tmp/100m-q8.gguf --dtype int8
     bench/beside_llama.py /tmp/100m-q8.gguf /tmp/100m-q8.gguf --dtype stored --threads 1
+    tests/engines/gguf.py /tmp/100m /tmp/100m-q4k.gguf q4_k && bench/beside_llama.py /tmp/100m-q4k.gguf /tmp/100m-q4k.gguf --dtype stored --threads 1
 
 llama.cpp is that of node-llama-cpp, which `./dev test` installs, behind tests/engines/llama_server.mjs. Prefill is
 timed by the first token of a prompt that nobody has sent before; decode by the tokens after it. Medians of the

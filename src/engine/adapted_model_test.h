@@ -172,4 +172,22 @@ inline double by_place(const std::vector<SliceResult>& one, const std::vector<Sl
   return most;
 }
 
+/// Expects of a model that is open in float32 what its two merged models say, with either adapter,
+/// and that either changes it.
+inline void expect_merged_answers(AdaptedModel& model, std::int64_t tokens, float temperature) {
+  const auto said = model.answers({{kBaseModel, 0},
+                                   {kMergedModel, -1},
+                                   {kBaseModel, -1},
+                                   {kBaseModel, 1},
+                                   {ModelId(kMergedModel.value() + 1), -1}},
+                                  tokens,
+                                  temperature);
+  EXPECT_EQ(tokens_of(said[0]), tokens_of(said[1]));
+  EXPECT_EQ(tokens_of(said[3]), tokens_of(said[4]));
+  EXPECT_LT(first_difference(said[0], said[1]), 1e-4);
+  EXPECT_LT(first_difference(said[3], said[4]), 1e-4);
+  EXPECT_GT(by_place(said[0], said[2]), 1e-2) << "the adapter is seen";
+  EXPECT_GT(by_place(said[0], said[3]), 1e-2) << "and the other is another";
+}
+
 }  // namespace heddle::engine

@@ -22,19 +22,7 @@ TEST_P(AdapterGoldenTest, AnswersAreTheMergedModels) {
   AdaptedModel model(GetParam(), 2);
   model.open(spec::DType::kF32);
   for (const float temperature : {0.0F, 1.0F}) {
-    const auto said = model.answers({{kBaseModel, 0},
-                                     {kMergedModel, -1},
-                                     {kBaseModel, -1},
-                                     {kBaseModel, 1},
-                                     {ModelId(kMergedModel.value() + 1), -1}},
-                                    24,
-                                    temperature);
-    EXPECT_EQ(tokens_of(said[0]), tokens_of(said[1]));
-    EXPECT_EQ(tokens_of(said[3]), tokens_of(said[4]));
-    EXPECT_LT(first_difference(said[0], said[1]), 1e-4);
-    EXPECT_LT(first_difference(said[3], said[4]), 1e-4);
-    EXPECT_GT(by_place(said[0], said[2]), 1e-2) << "the adapter is seen";
-    EXPECT_GT(by_place(said[0], said[3]), 1e-2) << "and the other is another";
+    expect_merged_answers(model, 24, temperature);
   }
 }
 

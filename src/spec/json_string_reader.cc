@@ -8,7 +8,7 @@ namespace heddle::spec {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD.
-constexpr std::size_t kUnicodeEscape = 6;                  // "\uXXXX".
+constexpr std::size_t kUnicodeEscape = 6;                  // As "\u00e9".
 
 bool is_high(std::uint32_t unit) {
   return unit >= 0xD800U && unit < 0xDC00U;

@@ -197,20 +197,10 @@ Gemma4Parser::Gemma4Parser(bool thoughts, bool calls, std::string_view prompt)
 Gemma4Parser::Found Gemma4Parser::push(std::string_view text) {
   Found found;
   for (const char c : text) {
-    held_ += c;
-    const auto may_be = [this](std::string_view marker) { return marker.starts_with(held_); };
-    if (const auto* marker = std::ranges::find(kGemma4Markers, held_);
-        marker != std::end(kGemma4Markers)) {
-      held_.clear();
-      meet(*marker, found);
-    } else if (std::ranges::none_of(kGemma4Markers, may_be)) {
-      // No marker has its first character again: another may begin with this one alone.
-      const bool begins = c == '<' && held_.size() > 1;
-      const std::string plain = std::exchange(held_, begins ? "<" : "");
-      for (const char shown : std::string_view(plain).substr(0, plain.size() - (begins ? 1 : 0))) {
-        put(shown, found);
-      }
-    }
+    scanner_.push(
+        c,
+        [&](char plain) { put(plain, found); },
+        [&](std::string_view marker) { meet(marker, found); });
   }
   return found;
 }
@@ -321,9 +311,7 @@ void Gemma4Parser::end_call(bool closed, bool cut, Found& found) {
 
 Gemma4Parser::Found Gemma4Parser::finish(bool cut) {
   Found found;
-  for (const char c : std::exchange(held_, {})) {
-    put(c, found);
-  }
+  scanner_.finish([&](char plain) { put(plain, found); });
   if (state_ == State::kCall) {
     end_call(false, cut, found);
   } else if (state_ == State::kText && !after_ && !white_.empty()) {

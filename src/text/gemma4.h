@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "text/harmony.h"
+#include "text/marker_scanner.h"
 #include "text/reasoning.h"
 #include "text/tool_calls.h"
 
@@ -69,10 +70,10 @@ class Gemma4Parser {
   bool thoughts_;
   bool calls_;
   State state_ = State::kText;
-  bool after_ = false;     ///< Of text: nothing but white space behind a thought or a call.
-  bool told_ = false;      ///< Of this thought: some of it.
-  bool thought_ = false;   ///< Any thought before this one was told.
-  std::string held_{};     ///< The beginning of a marker.
+  bool after_ = false;    ///< Of text: nothing but white space behind a thought or a call.
+  bool told_ = false;     ///< Of this thought: some of it.
+  bool thought_ = false;  ///< Any thought before this one was told.
+  MarkerScanner scanner_{kGemma4Markers};
   std::string white_{};    ///< White space that is dropped where a marker follows.
   std::string label_{};    ///< What a thought begins with, as long as it may be `thought\n`.
   bool labelled_ = false;  ///< That is over.

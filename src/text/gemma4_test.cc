@@ -6,45 +6,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "text/test_answers.h"
+
 namespace heddle::text {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// All of an answer that comes in portions of `step` characters.
-Gemma4Parser::Found read_gemma4(Gemma4Parser parser,
-                                std::string_view answer,
-                                std::size_t step,
-                                bool cut) {
-  Gemma4Parser::Found all;
-  const auto add = [&all](Gemma4Parser::Found found) {
-    all.reasoning += found.reasoning;
-    all.text += found.text;
-    all.calls.insert(all.calls.end(), found.calls.begin(), found.calls.end());
-  };
-  for (std::size_t at = 0; at < answer.size(); at += step) {
-    add(parser.push(answer.substr(at, step)));
-  }
-  add(parser.finish(cut));
-  return all;
-}
-
-/// The same, of any portions.
 Gemma4Parser::Found gemma4_answer(std::string_view answer,
                                   bool cut = false,
                                   std::string_view prompt = "<|turn>model\n",
                                   bool thoughts = true,
                                   bool calls = true) {
-  const Gemma4Parser parser(thoughts, calls, prompt);
-  const Gemma4Parser::Found whole = read_gemma4(parser, answer, answer.size() + 1, cut);
-  for (const std::size_t step : {1U, 2U, 3U, 7U}) {
-    const Gemma4Parser::Found parts = read_gemma4(parser, answer, step, cut);
-    EXPECT_EQ(parts.reasoning, whole.reasoning) << "in portions of " << step;
-    EXPECT_EQ(parts.text, whole.text) << "in portions of " << step;
-    EXPECT_EQ(parts.calls, whole.calls) << "in portions of " << step;
-  }
-  return whole;
+  return in_any_portions(Gemma4Parser(thoughts, calls, prompt), answer, cut);
 }
 
 TEST(Gemma4, ThoughtsAndTextAreToldApart) {

@@ -62,20 +62,10 @@ HarmonyParser::HarmonyParser(bool thoughts, bool calls, std::string_view prompt,
 HarmonyParser::Found HarmonyParser::push(std::string_view text) {
   Found found;
   for (const char c : text) {
-    held_ += c;
-    const auto may_be = [this](std::string_view marker) { return marker.starts_with(held_); };
-    if (const auto* marker = std::ranges::find(kHarmonyMarkers, held_);
-        marker != std::end(kHarmonyMarkers)) {
-      held_.clear();
-      meet(*marker, found);
-    } else if (std::ranges::none_of(kHarmonyMarkers, may_be)) {
-      // No marker has its first character again: another may begin with this one alone.
-      const bool begins = c == kStart[0] && held_.size() > 1;
-      const std::string plain = std::exchange(held_, begins ? std::string(1, c) : std::string());
-      for (const char shown : std::string_view(plain).substr(0, plain.size() - (begins ? 1 : 0))) {
-        put(shown, found);
-      }
-    }
+    scanner_.push(
+        c,
+        [&](char plain) { put(plain, found); },
+        [&](std::string_view marker) { meet(marker, found); });
   }
   return found;
 }
@@ -191,9 +181,7 @@ void HarmonyParser::end_message(bool cut, Found& found) {
 
 HarmonyParser::Found HarmonyParser::finish(bool cut) {
   Found found;
-  for (const char c : std::exchange(held_, {})) {
-    put(c, found);
-  }
+  scanner_.finish([&](char plain) { put(plain, found); });
   if (state_ == State::kStart) {
     show(std::exchange(head_, {}), text_, found.text);
   }

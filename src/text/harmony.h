@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/marker_scanner.h"
 #include "text/tool_calls.h"
 
 namespace heddle::text {
@@ -88,7 +89,7 @@ class HarmonyParser {
   bool calls_;
   GiveCalls give_;
   State state_ = State::kStart;
-  std::string held_{};  ///< The beginning of a marker.
+  MarkerScanner scanner_{kHarmonyMarkers};
   std::string head_{};  ///< Of the message, markers in it included.
   std::string body_{};  ///< Of a call.
   std::string name_{};  ///< Of a call.

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "text/test_answers.h"
+
 namespace heddle::text {
 namespace {
 
@@ -15,37 +17,10 @@ using testing::IsEmpty;
 
 constexpr std::string_view kPrompt = "<|start|>user<|message|>Hi<|end|><|start|>assistant";
 
-/// All of an answer that comes in portions of `step` characters.
-HarmonyParser::Found taken_apart(HarmonyParser parser,
-                                 std::string_view answer,
-                                 std::size_t step,
-                                 bool cut = false) {
-  HarmonyParser::Found all;
-  const auto add = [&all](HarmonyParser::Found found) {
-    all.reasoning += found.reasoning;
-    all.text += found.text;
-    all.calls.insert(all.calls.end(), found.calls.begin(), found.calls.end());
-  };
-  for (std::size_t at = 0; at < answer.size(); at += step) {
-    add(parser.push(answer.substr(at, step)));
-  }
-  add(parser.finish(cut));
-  return all;
-}
-
-/// The same, of any portions.
 HarmonyParser::Found parsed(std::string_view answer,
                             bool cut = false,
                             std::string_view prompt = kPrompt) {
-  const HarmonyParser parser(true, true, prompt);
-  const HarmonyParser::Found whole = taken_apart(parser, answer, answer.size() + 1, cut);
-  for (const std::size_t step : {1U, 2U, 3U, 7U}) {
-    const HarmonyParser::Found parts = taken_apart(parser, answer, step, cut);
-    EXPECT_EQ(parts.reasoning, whole.reasoning) << "in portions of " << step;
-    EXPECT_EQ(parts.text, whole.text) << "in portions of " << step;
-    EXPECT_EQ(parts.calls, whole.calls) << "in portions of " << step;
-  }
-  return whole;
+  return in_any_portions(HarmonyParser(true, true, prompt), answer, cut);
 }
 
 TEST(Harmony, ThoughtsAndTextAreToldApart) {
@@ -139,10 +114,10 @@ TEST(Harmony, WhatIsNotAskedForIsText) {
   constexpr std::string_view kAnswer =
       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
       "to=functions.f<|message|>{}<|call|>";
-  const auto calls = taken_apart(HarmonyParser(false, true, kPrompt), kAnswer, 5);
+  const auto calls = in_portions(HarmonyParser(false, true, kPrompt), kAnswer, 5);
   EXPECT_EQ(calls.text, "Hm.");
   EXPECT_EQ(calls.calls.size(), 1U);
-  const auto thoughts = taken_apart(HarmonyParser(true, false, kPrompt), kAnswer, 5);
+  const auto thoughts = in_portions(HarmonyParser(true, false, kPrompt), kAnswer, 5);
   EXPECT_EQ(thoughts.reasoning, "Hm.");
   EXPECT_EQ(thoughts.text, "{}");
 }

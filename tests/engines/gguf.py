@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16|q8_0].
+"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16|q8_0|q4_k].
 
 For Llama, Mistral, Qwen2 and Qwen3 architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
 llama.cpp has exactly the weights that heddle has; with bf16, matrices as they are; with q8_0, matrices as llama.cpp's
-own quantizer makes them of that type, embeddings and head included."""
+own quantizer makes them of that type, embeddings and head included; with q4_k, matrices rounded from the least to the
+largest number of each 32."""
 
 import array
 import itertools
@@ -13,9 +14,11 @@ import struct
 import sys
 
 ALIGNMENT = 32
-F32, Q8_0, BF16 = 0, 8, 30
-MATRICES = {"f32": F32, "bf16": BF16, "q8_0": Q8_0}
+F32, Q8_0, Q4_K, BF16 = 0, 8, 12, 30
+MATRICES = {"f32": F32, "bf16": BF16, "q8_0": Q8_0, "q4_k": Q4_K}
 Q8_0_NUMBERS = 32  # That share a scale.
+Q4_K_NUMBERS = 256  # Eight times 32, each with a scale and a minimum in 6 bits.
+NUMBERS = {Q8_0: Q8_0_NUMBERS, Q4_K: Q4_K_NUMBERS}  # Of a block.
 NORMAL, CONTROL = 1, 3
 U32, FLOAT, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
@@ -158,11 +161,40 @@ def q8_0(values):
     return blocks
 
 
+def q4_k_scales(scales, minima):
+    """Eight of each, of 6 bits, in twelve bytes: the last four of each are parted."""
+    first = [scales[j] | scales[j + 4] >> 4 << 6 for j in range(4)]
+    second = [minima[j] | minima[j + 4] >> 4 << 6 for j in range(4)]
+    return bytes(first + second + [scales[j] & 15 | (minima[j] & 15) << 4 for j in range(4, 8)])
+
+
+def q4_k(values):
+    """f32 numbers as blocks of 256: two scales in f16, eight of 6 bits and eight minima, and 4 bits a number."""
+    numbers = array.array("f", values.tobytes())
+    blocks = bytearray()
+    for begin in range(0, len(numbers), Q4_K_NUMBERS):
+        parts = [numbers[at : at + 32] for at in range(begin, begin + Q4_K_NUMBERS, 32)]
+        lows = [max(-min(part), 0.0) for part in parts]
+        steps = [max((max(part) + low) / 15, 0.0) for part, low in zip(parts, lows)]
+        step, low = max(steps) / 63, max(lows) / 63
+        scales = [round(one / step) if step > 0 else 0 for one in steps]
+        minima = [round(one / low) if low > 0 else 0 for one in lows]
+        codes = []
+        for part, scale, minimum in zip(parts, scales, minima):
+            inverse = 1 / (scale * step) if scale * step > 0 else 0.0
+            codes.append([min(max(round((number + minimum * low) * inverse), 0), 15) for number in part])
+        blocks += struct.pack("<ee", step, low) + q4_k_scales(scales, minima)
+        for even, odd in zip(codes[::2], codes[1::2]):
+            blocks += bytes(a | b << 4 for a, b in zip(even, odd))
+    return blocks
+
+
 def encoded(values, kind):
     """f32 numbers as bytes of the given type."""
     if kind == BF16:
         return array.array("H", (value >> 16 for value in values)).tobytes()
-    return q8_0(values) if kind == Q8_0 else values.tobytes()
+    blocks = {Q8_0: q8_0, Q4_K: q4_k}.get(kind)
+    return blocks(values) if blocks else values.tobytes()
 
 
 def write(folder, path, matrices=F32):
@@ -175,8 +207,8 @@ def write(folder, path, matrices=F32):
     for name, (shape, values) in tensors.items():
         dimensions = list(reversed(shape))
         kind = matrices if len(shape) > 1 else F32
-        if kind == Q8_0 and shape[-1] % Q8_0_NUMBERS != 0:
-            raise ValueError(f"{name} has {shape[-1]} columns; q8_0 wants a multiple of {Q8_0_NUMBERS}")
+        if shape[-1] % NUMBERS.get(kind, 1) != 0:
+            raise ValueError(f"{name} has {shape[-1]} columns; the type wants a multiple of {NUMBERS[kind]}")
         infos += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
         data += encoded(values, kind)
         data += bytes(-len(data) % ALIGNMENT)

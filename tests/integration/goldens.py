@@ -34,3 +34,20 @@ def with_words(name, folder):
     )
     (folder / "tokenizer_config.json").write_text("{}")
     return folder
+
+
+def complete(server, model, prompt, tokens):
+    """A server's greedy answer to token ids, that many tokens long."""
+    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    status, _, answer = server.call("/v1/completions", asked)
+    assert status == 200, answer
+    return answer
+
+
+def tokens_of(answer):
+    """The token ids in the answer of a model that has with_words."""
+    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
+
+
+def greedy_of(server, model, prompt, tokens):
+    return tokens_of(complete(server, model, prompt, tokens))

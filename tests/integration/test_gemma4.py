@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import server as heddle
-from goldens import PROMPT, golden, with_words
+from goldens import PROMPT, golden, greedy_of, with_words
 
 TEMPLATE = (
     "{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n{% endfor %}"
@@ -20,13 +20,6 @@ CASES = ("gemma4", "gemma4-f32", "gemma4-moe", "gemma4-images")
 def directories(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gemma4")
     return {name: with_words(name, folder / name) for name in CASES}
-
-
-def greedy_of(server, model, prompt, tokens):
-    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    status, _, answer = server.call("/v1/completions", asked)
-    assert status == 200, answer
-    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
 
 
 def test_greedy_text_is_that_of_transformers(directories):

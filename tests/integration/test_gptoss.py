@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import server as heddle
-from goldens import PROMPT, golden, with_words
+from goldens import PROMPT, golden, greedy_of, with_words
 
 CASES = ("gpt-oss", "gpt-oss-f32", "gpt-oss-mxfp4")
 HARMONY = (
@@ -32,13 +32,6 @@ TOOL = {
 def directories(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gptoss")
     return {name: with_words(name, folder / name) for name in CASES}
-
-
-def greedy_of(server, model, prompt, tokens):
-    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    status, _, answer = server.call("/v1/completions", asked)
-    assert status == 200, answer
-    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
 
 
 def test_greedy_text_is_that_of_transformers(directories):

@@ -5,7 +5,7 @@ import concurrent.futures
 import lora
 import pytest
 import server as heddle
-from goldens import PROMPT, golden, with_words
+from goldens import PROMPT, complete, golden, greedy_of, tokens_of, with_words
 from test_gpu import machine
 
 IN_FLOAT32 = ("gemma2-f32", "gemma3-new-f32", "granite-f32", "olmo2-gqa-f32", "qwen3-5-f32")
@@ -20,21 +20,6 @@ def gpu(tmp_path_factory):
     devices = "  - {kind: cuda, memory: 16MiB, page: 64KiB}\n"
     with heddle.Server(heddle.config(models=rows, devices=devices), env=machine()) as running:
         yield running
-
-
-def complete(server, model, prompt, tokens):
-    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    status, _, answer = server.call("/v1/completions", asked)
-    assert status == 200, answer
-    return answer
-
-
-def tokens_of(answer):
-    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
-
-
-def greedy_of(server, model, prompt, tokens):
-    return tokens_of(complete(server, model, prompt, tokens))
 
 
 @pytest.mark.parametrize("name", IN_FLOAT32)

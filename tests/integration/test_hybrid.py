@@ -8,7 +8,7 @@ import time
 
 import pytest
 import server as heddle
-from goldens import PROMPT, golden, with_words
+from goldens import PROMPT, complete, golden, greedy_of, tokens_of, with_words
 
 
 @pytest.fixture(scope="module")
@@ -21,22 +21,11 @@ def rows(directories, extra=""):
     return [f"  {name}: {{path: {path}, dtype: float32{extra}}}\n" for name, path in directories.items()]
 
 
-def complete(server, model, prompt, tokens):
-    asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    status, _, answer = server.call("/v1/completions", asked)
-    assert status == 200, answer
-    return answer
-
-
-def words(answer):
-    return [int(word[1:]) for word in answer["choices"][0]["text"].split()]
-
-
 def test_greedy_text_is_that_of_transformers(directories):
     with heddle.Server(heddle.config(models=rows(directories))) as server:
         for name in directories:
             ids, greedy = golden(name)
-            assert words(complete(server, name, ids[:PROMPT], len(greedy))) == greedy, name
+            assert greedy_of(server, name, ids[:PROMPT], len(greedy)) == greedy, name
 
 
 def cached(answer):
@@ -69,10 +58,10 @@ def test_turns_go_on_from_where_the_last_one_ended(directories):
             prompt, found = ids[:20], []
             for turn in range(4):
                 said, expected = (complete(which, name, prompt, 12) for which in (server, plain))
-                assert words(said) == words(expected), (name, turn)
+                assert tokens_of(said) == tokens_of(expected), (name, turn)
                 assert cached(expected) == 0
                 found.append((cached(said), len(prompt)))
-                prompt = prompt + words(said) + ids[turn : turn + 3]
+                prompt = prompt + tokens_of(said) + ids[turn : turn + 3]
             assert found[0][0] == 0
             for have, tokens in found[1:]:
                 assert tokens - 3 - 12 - 31 <= have < tokens, found  # Less than a block and what is new.
@@ -93,11 +82,11 @@ def test_a_chat_goes_on_after_its_model_was_away(directories):
     name = "qwen3-5-f32"
     ids, _ = golden(name)
     with heddle.Server(heddle.config(models=rows(directories)).replace("64MiB}", "64MiB, kv: 16MiB}")) as server:
-        first = words(complete(server, name, ids[:60], 4))
+        first = greedy_of(server, name, ids[:60], 4)
         status, _, answer = server.call("/models/unload", {"model": name})
         assert status == 200, answer
         again = complete(server, name, ids[:60], 4)
-        assert words(again) == first
+        assert tokens_of(again) == first
         assert cached(again) >= 32
         _, _, devices = server.call("/api/devices")
         assert devices["devices"][0]["kv_store"]["returned_pages"] > 0
@@ -108,10 +97,10 @@ def test_texts_do_not_depend_on_who_else_is_there(directories):
     ids, _ = golden("qwen3-5-f32")
     prompts = [ids[i : i + 20 + i] for i in range(12)]
     with heddle.Server(heddle.config(models=rows(directories))) as server:
-        alone = [words(complete(server, "qwen3-5-f32", prompt, 90)) for prompt in prompts]
+        alone = [greedy_of(server, "qwen3-5-f32", prompt, 90) for prompt in prompts]
     with heddle.Server(heddle.config(memory="448KiB", page="16KiB", models=rows(directories)[1:2])) as server:
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-            together = list(pool.map(lambda prompt: words(complete(server, "qwen3-5-f32", prompt, 90)), prompts))
+            together = list(pool.map(lambda prompt: greedy_of(server, "qwen3-5-f32", prompt, 90), prompts))
         assert together == alone
 
 
