@@ -120,7 +120,9 @@ TEST_F(KvCopy, WhatHasSlidAwayIsLeftOut) {
 
 TEST_F(KvCopy, StatesAreOneRunOfBytesWhateverTheirBlocks) {
   spec::ModelSpec model = few_layers();
-  model.window = {0, 0, 0, 0};
+  model.layers = 4;
+  model.window.assign(4, 0);
+  model.layer_rope.assign(4, spec::LayerRope::kLocal);
   model.max_position = 1000;
   model.linear = {.key_heads = 3, .value_heads = 3, .key_dim = 8, .value_dim = 16, .kernel = 4};
   model.mixer = {spec::Mixer::kDeltaRule,
