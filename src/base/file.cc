@@ -116,13 +116,6 @@ Result<void> File::read(std::uint64_t offset, std::span<iovec> pieces) const {
   return {};
 }
 
-void File::will_read(std::uint64_t offset, std::uint64_t bytes) const {
-  (void)::posix_fadvise(descriptor_,
-                        static_cast<off_t>(offset),
-                        static_cast<off_t>(bytes),
-                        POSIX_FADV_WILLNEED);  // A hint: nothing depends on it.
-}
-
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);

@@ -37,8 +37,6 @@ class File {
   Result<void> read(std::uint64_t offset, std::span<std::byte> target) const;
   /// The same into several pieces, in order, with as few system calls as may be. Changes `pieces`.
   Result<void> read(std::uint64_t offset, std::span<iovec> pieces) const;
-  /// Tells the system that these bytes will be read soon. A hint.
-  void will_read(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   File(std::filesystem::path path, int descriptor, std::uint64_t bytes);

@@ -76,7 +76,7 @@ constexpr auto kOperations = std::to_array<Operation>({
      "takes away an adapter that was loaded so",
      "AdapterName",
      "text/plain"},
-    {{"POST", "/models/load"}, "models", "loads a model and waits for it", "ModelName"},
+    {{"POST", "/models/load"}, "models", "loads a model and waits until it takes requests", "ModelName"},
     {{"POST", "/models/unload"}, "models", "unloads a model and waits for it", "ModelName"},
     {{"POST", "/api/models/unload"}, "models", "unloads all models"},
     {{"POST", "/api/models/unload/{id}"}, "models", "unloads a model"},

@@ -23,6 +23,7 @@
 #include "store/quantise.h"
 #include "store/test_files.h"
 #include "store/test_gguf_model.h"
+#include "store/test_image.h"
 
 namespace heddle::store {
 namespace {
@@ -30,20 +31,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-/// The image as contiguous bytes, from pages so small that rows cross their ends.
-std::string image_of(const TensorSet& tensors, const ImageLayout& layout) {
-  constexpr std::size_t kPage = 192;
-  const auto count = static_cast<std::size_t>(pages_for(layout.bytes, kPage));
-  std::string bytes(count * kPage, '?');
-  std::vector<std::byte*> pages;
-  for (std::size_t i = 0; i < count; ++i) {
-    pages.push_back(reinterpret_cast<std::byte*>(bytes.data()) + i * kPage);
-  }
-  EXPECT_TRUE(load_image(tensors, layout, {.pages = pages, .page_bytes = kPage}));
-  bytes.resize(layout.bytes);
-  return bytes;
-}
 
 class GgufGoldenTest : public testing::TestWithParam<const char*> {
  protected:

@@ -19,6 +19,7 @@
 #include "store/packed_matrix.h"
 #include "store/quantise.h"
 #include "store/test_files.h"
+#include "store/test_image.h"
 
 namespace heddle::store {
 namespace {
@@ -212,6 +213,8 @@ void expect_loads(const std::filesystem::path& directory,
   EXPECT_TRUE(pages.gathered(count * page_bytes) ==
               naive_image(checkpoint->tensors, layout, page_bytes));
   EXPECT_TRUE(pages.rest_untouched(count));
+  const std::string image = image_of(checkpoint->tensors, layout);
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(image)), pages.gathered(layout.bytes)));
   // Small models: nothing between the stages, of which an encoder's last is empty.
   std::vector<std::uint64_t> ends = layout.stage_end;
   ends.erase(std::ranges::unique(ends).begin(), ends.end());

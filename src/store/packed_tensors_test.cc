@@ -16,6 +16,7 @@
 #include "store/image_loader.h"
 #include "store/read_order.h"
 #include "store/test_files.h"
+#include "store/test_image.h"
 #include "store/test_packed.h"
 
 namespace heddle::store {
@@ -103,19 +104,6 @@ class PackedTensorsTest : public testing::Test {
   TestTensors packed_{};
 };
 
-std::string image_bytes(const TensorSet& tensors, const ImageLayout& layout) {
-  constexpr std::size_t kPage = 1 << 12;
-  std::string bytes(pages_for(layout.bytes, kPage) * kPage, '?');
-  std::vector<std::byte*> pages;
-  for (std::size_t at = 0; at < bytes.size(); at += kPage) {
-    pages.push_back(reinterpret_cast<std::byte*>(bytes.data()) + at);
-  }
-  const Result<void> loaded = load_image(tensors, layout, {.pages = pages, .page_bytes = kPage});
-  EXPECT_TRUE(loaded) << loaded.error().message;
-  bytes.resize(layout.bytes);
-  return bytes;
-}
-
 TEST_F(PackedTensorsTest, AwqIsServedInBlocksOfItsNumbers) {
   make(kAwq);
   const Checkpoint packed = opened(kAwqConfig);
@@ -125,7 +113,7 @@ TEST_F(PackedTensorsTest, AwqIsServedInBlocksOfItsNumbers) {
   EXPECT_EQ(model.formats.at(spec::format_index(spec::Matrix::kHead, 0)), DType::kBf16);
   const ImageLayout stored = plan_image(model, DType::kStored);
   EXPECT_LT(stored.bytes, plan_image(model, DType::kBf16).bytes / 2);
-  EXPECT_EQ(image_bytes(packed.tensors, stored).size(), stored.bytes);
+  EXPECT_EQ(image_of(packed.tensors, stored).size(), stored.bytes);
 }
 
 /// Each expert has matrices of its own there, and all of them are one in the image.
@@ -153,9 +141,9 @@ TEST_F(PackedTensorsTest, ExpertsAreServedInBlocksToo) {
     EXPECT_EQ(packed.config.model.formats.at(spec::format_index(matrix, 1)), DType::kQ40);
   }
   const ImageLayout float32 = plan_image(plain.config.model, DType::kF32);
-  EXPECT_EQ(image_bytes(packed.tensors, float32), image_bytes(plain.tensors, float32));
+  EXPECT_EQ(image_of(packed.tensors, float32), image_of(plain.tensors, float32));
   const ImageLayout stored = plan_image(packed.config.model, DType::kStored);
-  EXPECT_EQ(image_bytes(packed.tensors, stored).size(), stored.bytes);
+  EXPECT_EQ(image_of(packed.tensors, stored).size(), stored.bytes);
 }
 
 /// Symmetric numbers are the same in float32, in bfloat16 and in blocks.
@@ -173,7 +161,7 @@ TEST_F(PackedTensorsTest, SymmetricNumbersAreThoseOfAPlainModel) {
     EXPECT_EQ(packed.config.model.formats.at(spec::format_index(spec::Matrix::kQ, 0)), DType::kQ40);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
       const ImageLayout layout = plan_image(plain.config.model, dtype);
-      EXPECT_EQ(image_bytes(packed.tensors, layout), image_bytes(plain.tensors, layout))
+      EXPECT_EQ(image_of(packed.tensors, layout), image_of(plain.tensors, layout))
           << spec::dtype_name(dtype);
     }
   }
@@ -186,7 +174,7 @@ TEST_F(PackedTensorsTest, ShardsHaveTheirPart) {
   for (std::int64_t rank = 0; rank < 2; ++rank) {
     const spec::ModelSpec part = spec::shard_of(plain.config.model, {.rank = rank, .ranks = 2});
     const ImageLayout layout = plan_image(part, DType::kBf16);
-    EXPECT_EQ(image_bytes(packed.tensors, layout), image_bytes(plain.tensors, layout)) << rank;
+    EXPECT_EQ(image_of(packed.tensors, layout), image_of(plain.tensors, layout)) << rank;
   }
 }
 
@@ -232,7 +220,7 @@ TEST_F(PackedTensorsTest, Fp8IsItsNumbersTimesTheirScales) {
   };
   const auto value = [&](const Checkpoint& checkpoint, std::size_t row, std::size_t column) {
     const ImageLayout layout = plan_image(checkpoint.config.model, DType::kF32);
-    const std::string image = image_bytes(checkpoint.tensors, layout);
+    const std::string image = image_of(checkpoint.tensors, layout);
     const auto* down = std::ranges::find(layout.tensors, Role::kDown, &ImageTensor::role).base();
     float number = 0;
     std::memcpy(&number, image.data() + down->offset + (row * 96 + column) * 4, 4);
