@@ -152,6 +152,7 @@ TESTED_BY = {
     "simd/x86_amx.cc": "ops/cpu/simd/kernels_test.cc",
     "simd/x86_bf16.cc": "ops/cpu/simd/kernels_test.cc",
     "simd/x86_v4.cc": "ops/cpu/simd/kernels_test.cc",
+    "simd/x86_vnni.cc": "ops/cpu/simd/kernels_test.cc",
     "simd/test_amx.cc": "ops/cpu/simd/kernels_test.cc",
     "config/engine_declare.cc": "config/engines_test.cc",
     "config/model_types.cc": "config/config_test.cc",

@@ -54,6 +54,9 @@ std::vector<const SimdKernels*> runnable_simd_kernels() {
   if (__builtin_cpu_supports("x86-64-v3")) {
     sets.push_back(&simd_x86_v3());
   }
+  if (__builtin_cpu_supports("x86-64-v3") && __builtin_cpu_supports("avxvnni")) {
+    sets.push_back(&simd_x86_vnni());
+  }
   if (__builtin_cpu_supports("x86-64-v4")) {
     sets.push_back(&simd_x86_v4());
   }

@@ -234,6 +234,8 @@ struct SimdKernels {
 [[nodiscard]] const SimdKernels& simd_generic();
 #ifdef __x86_64__
 [[nodiscard]] const SimdKernels& simd_x86_v3();  ///< AVX2 and FMA.
+/// And with the dot products of integers, as processors without AVX-512 have them (AVX-VNNI).
+[[nodiscard]] const SimdKernels& simd_x86_vnni();
 [[nodiscard]] const SimdKernels& simd_x86_v4();  ///< AVX-512.
 [[nodiscard]] const SimdKernels&
 simd_x86_bf16();  ///< AVX-512 with the dot products of bfloat16 and of integers.
