@@ -26,7 +26,8 @@ Asker asker_of(const HttpRequest& request) {
                    : alike    ? std::string()
                               : request.client(),
           .name = request.principal.name.empty() ? request.client() : request.principal.name,
-          .account = request.principal.account};
+          .account = request.principal.account,
+          .salt = request.principal.key_digest};
 }
 
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {

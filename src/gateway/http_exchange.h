@@ -20,13 +20,13 @@ struct Principal {
   config::Role role = config::Role::kInference;
   std::string name{};                       ///< Of its key, for people; may be empty.
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that its requests can be.
-  /// Stands for its key, without telling it, in digits; empty where no key is asked for. Principals
-  /// with different ones share no cached prefixes.
+  /// Stands for its key, without telling it, in digits; empty where no key is asked for.
   std::string tenant{};
   std::string account{};  ///< Whose its usage is, for people, and the same in every process.
   std::string owner{};    ///< Whose files and batches are its; empty where no key is asked for.
-  /// Stands for its key in what gateways of a cluster tell each other, and nowhere else: unlike
-  /// `tenant` it is the same in every process.
+  /// Stands for its key in what processes of a cluster tell each other, and nowhere else: unlike
+  /// `tenant` it is the same in every process. Principals with different ones share no cached
+  /// prefixes.
   std::string key_digest{};
   std::int64_t requests_per_minute = 0;  ///< That it may make; 0: any.
   std::int64_t tokens_per_minute = 0;    ///< That it may use; 0: any.
@@ -65,6 +65,7 @@ struct Asker {
   std::string share{};    ///< Who shares with others; empty where clients are not told apart.
   std::string name{};     ///< For people.
   std::string account{};  ///< Principal::account.
+  std::string salt{};     ///< Of cached prefixes: Principal::key_digest.
 };
 /// The share of all requests in the background; no key or address is called so.
 inline constexpr const char* kBackgroundShare = "in the background";

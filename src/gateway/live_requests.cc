@@ -87,9 +87,9 @@ void LiveRequests::start() {
     record->client = std::hash<std::string>{}(job_.asker.share);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;
-    // There is no '/' in a tenant, so nobody's salt makes another's of it.
+    // There is no '/' in the salt of a key, so nobody's own makes another's of it.
     const std::string& salt = job_.params.cache_salt;
-    record->cache_salt = job_.asker.tenant + (salt.empty() ? "" : "/" + salt);
+    record->cache_salt = job_.asker.salt + (salt.empty() ? "" : "/" + salt);
     if (context_->clients.watched() && !core::is_background(record->priority)) {
       context_->clients.came(record->model,
                              std::shared_ptr<const core::RequestTimes>(record, &record->times));

@@ -390,6 +390,21 @@ def test_a_quota_holds_for_all_gateways_and_after_the_managers_death():
         hears_of_use(first, second)
 
 
+def test_a_key_finds_its_prefixes_through_every_gateway_and_no_other_key_does():
+    keys = "apiKeys: [{key: one}, {key: two}]\n"
+    with cluster.Cluster(hosts=1, gateways=2, models=["adder"], extra=keys) as running:
+
+        def cached(gateway, key):
+            body = {"model": "adder", "prompt": "1" * 200, "max_tokens": 1}
+            status, _, answer = gateway.call("/v1/completions", body, headers={"Authorization": f"Bearer {key}"})
+            return answer["usage"]["prompt_tokens_details"]["cached_tokens"] if status == 200 else None
+
+        first, second = running.gateways
+        wait_until(lambda: cached(first, "one"))
+        wait_until(lambda: cached(second, "two") == 0)
+        assert cached(second, "one") > 0
+
+
 def test_whoever_is_not_of_the_cluster_is_told_so():
     with cluster.Cluster(hosts=1) as running:
         ready(running.gateways[0])
