@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/clock.h"
@@ -16,7 +17,8 @@ namespace heddle::manager {
 
 /// How late the server's loop is for what was to happen at a certain time: a histogram, and a line
 /// in the log where it stood still. The cause may be work on the loop, too few cores, or a signal.
-/// Loop thread only; `metrics` lives longer.
+/// What is made before the loop runs, such as an arena, holds up nobody and is not counted. Loop
+/// thread only; `metrics` lives longer.
 class LoopLag {
  public:
   static constexpr Duration kPeriod = std::chrono::milliseconds(500);
@@ -28,7 +30,11 @@ class LoopLag {
                                 "How late the server's loop was for its timer.",
                                 {},
                                 latency_bounds())) {
-    wait();
+    boost::asio::post(executor, [this, alive = std::weak_ptr<const bool>(alive_)] {
+      if (!alive.expired()) {
+        wait();
+      }
+    });
   }
 
  private:

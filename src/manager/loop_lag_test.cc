@@ -21,6 +21,7 @@ TEST(LoopLag, SaysThatTheLoopStoodStill) {
     const LoopLag lag(loop.get_executor(), metrics);
     boost::asio::post(loop,
                       [] { std::this_thread::sleep_for(LoopLag::kPeriod + LoopLag::kStood * 2); });
+    (void)loop.run_one();  // It begins.
     (void)loop.run_one();  // What holds it up.
     (void)loop.run_one();  // The timer.
   }
@@ -30,12 +31,27 @@ TEST(LoopLag, SaysThatTheLoopStoodStill) {
   EXPECT_THAT(log::tail().back().text, HasSubstr("stood still"));
 }
 
+TEST(LoopLag, CountsFromWhenTheLoopRuns) {
+  Metrics metrics;
+  boost::asio::io_context loop(1);
+  {
+    const LoopLag lag(loop.get_executor(), metrics);
+    std::this_thread::sleep_for(LoopLag::kPeriod + LoopLag::kStood);
+    (void)loop.run_one();  // It begins.
+    (void)loop.run_one();  // The timer.
+  }
+  loop.run();
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle_loop_lag_seconds_count 1"));
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle_loop_lag_seconds_bucket{le=\"1\"} 1"));
+}
+
 TEST(LoopLag, IsNotLookedAtOnceItHasGoneThoughItsTimeHadCome) {
   Metrics metrics;
   boost::asio::io_context loop(1);
   auto lag = std::make_unique<LoopLag>(loop.get_executor(), metrics);
   boost::asio::post(loop, [] { std::this_thread::sleep_for(LoopLag::kPeriod * 2); });
   boost::asio::post(loop, [&lag] { lag.reset(); });
+  (void)loop.run_one();  // It begins.
   (void)loop.run_one();
   (void)loop.poll_one();  // Whichever of both is first.
   loop.run();
