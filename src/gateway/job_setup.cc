@@ -20,8 +20,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::size_t kRenderedAtOnce = 4096;  ///< Bytes that are tokenised in the same step.
-
 /// How the model spells calls, and marks thinking: as configured, else as its templates say.
 text::ToolFormat own_tool_format(const OpenedModel& opened) {
   switch (opened.model->config.tool_parser) {
@@ -355,65 +353,6 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   co_return api::from_error(error);
 }
 
-namespace {
-
-/// Ends a prompt with the last place of `text`, which is the last message's, as that shall go on.
-void cut_behind(std::string_view text, Result<std::string>& prompt) {
-  std::size_t at = prompt->rfind(text);
-  // Many templates trim what they are given.
-  while (at == std::string::npos && !text.empty() &&
-         std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos) {
-    text.remove_suffix(1);
-    at = prompt->rfind(text);
-  }
-  if (at == std::string::npos || text.empty()) {
-    prompt = Error{.code = Code::kInvalidArgument,
-                   .message =
-                       "continue_final_message: this model's template does not show the "
-                       "last message as it is, so it cannot be continued"};
-    return;
-  }
-  prompt->resize(at + text.size());
-}
-
-}  // namespace
-
-bool ChatReading::step() {
-  if (reading_) {
-    return reading_->step();
-  }
-  prompt_ =
-      instructions_ ? text::render_plainly(model_, chat_, *instructions_) : model_.render(chat_);
-  if (*prompt_ && continued_) {
-    cut_behind(*continued_, *prompt_);
-  }
-  if (!*prompt_) {
-    return true;
-  }
-  prompt_->value() += begun_;
-  reading_.emplace(*model_.tokenizer(), prompt_->value(), special_, bounds_);
-  return prompt_->value().size() <= kRenderedAtOnce && reading_->step();
-}
-
-std::string ChatReading::end() const {
-  constexpr std::size_t kEndMax = 64;
-  const std::string& prompt = prompt_->value();
-  return prompt.substr(prompt.size() - std::min(prompt.size(), kEndMax));
-}
-
-api::Parsed<std::vector<TokenId>> ChatReading::take() {
-  return reading_ ? reading_->take()
-                  : api::Parsed<std::vector<TokenId>>(conversation_error(prompt_->error()));
-}
-
-api::ApiError conversation_error(const Error& error) {
-  api::ApiError wrong = api::from_error(error, "messages");
-  if (error.code == Code::kFailedPrecondition) {
-    wrong.status = 400;  // There is no template: the client has to ask for something else.
-  }
-  return wrong;
-}
-
 Abilities abilities_of(const OpenedModel& opened) {
   return {.calls = own_tool_format(opened) != text::ToolFormat::kNone,
           .thinks = reasoning_format(opened) != text::ReasoningFormat::kNone};
@@ -482,13 +421,12 @@ Task<std::optional<api::ApiError>> read_prompts(Context& context,
   co_return std::nullopt;
 }
 
-}  // namespace
-
-Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> context,
-                                                    HttpExchange& http,
-                                                    api::CompletionRequest request,
-                                                    std::string_view prefix,
-                                                    std::int64_t max_tokens) {
+/// As prepare_completion(), by the models as they are when it begins.
+Task<api::Parsed<GenerationJob>> completion_job(std::shared_ptr<Context> context,
+                                                HttpExchange& http,
+                                                const api::CompletionRequest& request,
+                                                std::string_view prefix,
+                                                std::int64_t max_tokens) {
   OpenedModel opened = co_await open_model(*context, request.model, Purpose::kGenerates);
   if (!opened.error) {
     opened.error =
@@ -499,7 +437,7 @@ Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> con
   }
   GenerationJob job = new_job(
       *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, prefix);
-  job.params = std::move(request.params);
+  job.params = request.params;
   job.params.score_prompt = request.echo && job.params.logprobs.has_value();
   job.head.warnings = job.params.warnings;
   std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
@@ -516,10 +454,11 @@ Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> con
   co_return job;
 }
 
-Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
-                                              HttpExchange& http,
-                                              api::ChatRequest request,
-                                              std::string_view prefix) {
+/// As prepare_chat(), likewise.
+Task<api::Parsed<GenerationJob>> chat_job(std::shared_ptr<Context> context,
+                                          HttpExchange& http,
+                                          const api::ChatRequest& request,
+                                          std::string_view prefix) {
   OpenedModel opened = co_await open_model(*context, request.model, Purpose::kGenerates);
   if (!opened.error) {
     opened.error = turn_away(*context, *opened.model, asker_of(http.request()), 1);
@@ -539,7 +478,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   ChatPrompt prompt = std::get<0>(std::move(read));
   job.prompt_end = std::move(prompt.end);
-  job.params = std::move(request.params);
+  job.params = request.params;
   job.prompts.push_back(std::move(prompt.tokens));
   const text::ToolFormat format = tool_format(opened, request.tools);
   use_tools(opened, request.tools, format, job);
@@ -572,6 +511,43 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
     co_return *wrong;
   }
   co_return job;
+}
+
+/// Whether a job is for the model that has its name now: a reload may have given that to another
+/// one while the prompt was read.
+bool is_current(const Context& context,
+                const std::string& name,
+                const api::Parsed<GenerationJob>& prepared) {
+  const auto* job = std::get_if<GenerationJob>(&prepared);
+  const std::shared_ptr<CatalogModel> now = job == nullptr ? nullptr : context.catalog.find(name);
+  return job == nullptr || (now != nullptr && now->id == job->model->id);
+}
+
+}  // namespace
+
+Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> context,
+                                                    HttpExchange& http,
+                                                    api::CompletionRequest request,
+                                                    std::string_view prefix,
+                                                    std::int64_t max_tokens) {
+  for (;;) {
+    auto prepared = co_await completion_job(context, http, request, prefix, max_tokens);
+    if (is_current(*context, request.model, prepared)) {
+      co_return prepared;
+    }
+  }
+}
+
+Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
+                                              HttpExchange& http,
+                                              api::ChatRequest request,
+                                              std::string_view prefix) {
+  for (;;) {
+    auto prepared = co_await chat_job(context, http, request, prefix);
+    if (is_current(*context, request.model, prepared)) {
+      co_return prepared;
+    }
+  }
 }
 
 }  // namespace heddle::gateway

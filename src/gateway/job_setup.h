@@ -11,13 +11,12 @@
 #include "api/error.h"
 #include "api/requests.h"
 #include "api/responses.h"
+#include "gateway/chat_reading.h"
 #include "gateway/context.h"
 #include "gateway/http_exchange.h"
 #include "gateway/live_requests.h"
 #include "gateway/sampling.h"
 #include "gateway/task.h"
-#include "gateway/text_reading.h"
-#include "text/chat_template.h"
 
 /// The way from a parsed request to a job that can run, shared by the handlers. Loop thread, but
 /// for what says that it belongs on the pool.
@@ -82,49 +81,6 @@ Task<OpenedModel> open_model(Context& context, std::string name, Purpose purpose
 [[nodiscard]] inline text::SpecialTokens special_of(bool add) {
   return add ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
 }
-
-/// A conversation on its way to tokens, in steps for the text pool.
-class ChatReading {
- public:
-  /// All is lent until the last step.
-  /// @param continued     The text of the last message, where that is to be gone on with.
-  /// @param instructions  For text::render_plainly, where the template does not know of tools.
-  /// @param begun         What stands after all that, which the model goes on from.
-  ChatReading(const text::TextModel& model,
-              const text::Chat& chat,
-              text::SpecialTokens special,
-              TextBounds bounds,
-              std::optional<std::string> instructions = {},
-              std::string_view begun = {},
-              std::optional<std::string> continued = {})
-      : model_(model),
-        chat_(chat),
-        instructions_(std::move(instructions)),
-        begun_(begun),
-        continued_(std::move(continued)),
-        special_(special),
-        bounds_(std::move(bounds)) {}
-
-  /// As that of TextReading; the first renders.
-  bool step();
-  /// The last bytes of what was rendered.
-  [[nodiscard]] std::string end() const;
-  [[nodiscard]] api::Parsed<std::vector<TokenId>> take();
-
- private:
-  const text::TextModel& model_;
-  const text::Chat& chat_;
-  std::optional<std::string> instructions_;
-  std::string_view begun_;
-  std::optional<std::string> continued_;
-  text::SpecialTokens special_;
-  TextBounds bounds_;
-  std::optional<Result<std::string>> prompt_{};
-  std::optional<TextReading> reading_{};
-};
-
-/// What a conversation that cannot be rendered means to the client.
-[[nodiscard]] api::ApiError conversation_error(const Error& error);
 
 /// Whether the model can be held to `grammar`; its error is the client's, about `param`. A grammar
 /// that nobody has sent yet is tried in another process.

@@ -1,5 +1,11 @@
 #include "gateway/job_setup.h"
 
+#include <algorithm>
+#include <atomic>
+#include <semaphore>
+#include <tuple>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +27,37 @@ class JobSetupTest : public GatewayTest {
     return json::parse(response.body)["error"];
   }
 };
+
+TEST_F(JobSetupTest, AModelThatIsReplacedWhileAPromptIsReadIsAskedByItsNewId) {
+  std::atomic<bool> holds = false;
+  std::binary_semaphore reads{0};
+  std::binary_semaphore replaced{0};
+  options.open_text = [&](const config::ModelConfig& wanted) {
+    if (holds.exchange(false)) {
+      reads.release();
+      replaced.acquire();
+    }
+    return open_model_text(wanted.path, wanted.context);
+  };
+  serving.reply = "x";
+  start();
+  const std::string prompt = R"({"model":"org/name:8b","prompt":"a"})";
+  for (const auto& [path, body, name] : {std::tuple("/v1/chat/completions", chat_body(), "tiny"),
+                                         {"/v1/completions", prompt, "org/name:8b"}}) {
+    holds = true;
+    TestClient client(port);
+    client.send(TestClient::request("POST", path, body));
+    reads.acquire();
+    on_loop([this] {
+      serving.names.insert(serving.names.begin(), "gone");
+      gateway->reload(config);
+    });
+    replaced.release();
+    EXPECT_EQ(client.read().status, 200) << path;
+    const auto now = std::ranges::find(serving.names, name) - serving.names.begin() + 1;
+    EXPECT_TRUE(std::cmp_equal(serving.started.back()->model.value(), now)) << path;
+  }
+}
 
 TEST_F(JobSetupTest, PromptLogprobsAreToldAsVllmTellsThem) {
   serving.reply = "x";

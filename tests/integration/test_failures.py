@@ -133,8 +133,10 @@ def test_sigterm_lets_running_requests_end(paced):
 
 def test_killing_the_server_leaves_no_worker():
     with heddle.Server(heddle.config()) as running:
-        workers = running.workers()
-        assert workers
+        deadline = time.monotonic() + 20
+        while not (workers := running.workers()):
+            assert time.monotonic() < deadline, "no worker came"
+            time.sleep(0.02)
         running.process.kill()
         running.process.wait()
         deadline = time.monotonic() + 5
