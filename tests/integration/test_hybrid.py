@@ -88,8 +88,10 @@ def test_a_chat_goes_on_after_its_model_was_away(directories):
         again = complete(server, name, ids[:60], 4)
         assert tokens_of(again) == first
         assert cached(again) >= 32
-        _, _, devices = server.call("/api/devices")
-        assert devices["devices"][0]["kv_store"]["returned_pages"] > 0
+        deadline = time.monotonic() + 20
+        while server.call("/api/devices")[2]["devices"][0]["kv_store"]["returned_pages"] == 0:
+            assert time.monotonic() < deadline, "no page is told to have come back"
+            time.sleep(0.05)
 
 
 # In the small memory a few sequences at once have their states and KV; the others wait, or are computed again.
