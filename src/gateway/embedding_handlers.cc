@@ -237,7 +237,10 @@ Task<void> embed_and_answer(std::shared_ptr<Context> context,
                             HttpExchange& http,
                             api::EmbeddingRequest request,
                             EmbeddingWriter write) {
-  auto job = co_await prepare(*context, http, request);
+  std::function<Task<api::Parsed<GenerationJob>>()> read = [&] {
+    return prepare(*context, http, request);
+  };
+  auto job = co_await prepare_current(*context, request.model, std::move(read));
   if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;

@@ -513,8 +513,7 @@ Task<api::Parsed<GenerationJob>> chat_job(std::shared_ptr<Context> context,
   co_return job;
 }
 
-/// Whether a job is for the model that has its name now: a reload may have given that to another
-/// one while the prompt was read.
+/// Whether a job is for the model that has its name now.
 bool is_current(const Context& context,
                 const std::string& name,
                 const api::Parsed<GenerationJob>& prepared) {
@@ -525,29 +524,37 @@ bool is_current(const Context& context,
 
 }  // namespace
 
+Task<api::Parsed<GenerationJob>> prepare_current(
+    Context& context,
+    const std::string& name,
+    std::function<Task<api::Parsed<GenerationJob>>()> prepare) {
+  for (;;) {
+    auto prepared = co_await prepare();
+    if (is_current(context, name, prepared)) {
+      co_return prepared;
+    }
+  }
+}
+
 Task<api::Parsed<GenerationJob>> prepare_completion(std::shared_ptr<Context> context,
                                                     HttpExchange& http,
                                                     api::CompletionRequest request,
                                                     std::string_view prefix,
                                                     std::int64_t max_tokens) {
-  for (;;) {
-    auto prepared = co_await completion_job(context, http, request, prefix, max_tokens);
-    if (is_current(*context, request.model, prepared)) {
-      co_return prepared;
-    }
-  }
+  std::function<Task<api::Parsed<GenerationJob>>()> prepare = [&] {
+    return completion_job(context, http, request, prefix, max_tokens);
+  };
+  co_return co_await prepare_current(*context, request.model, std::move(prepare));
 }
 
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                               HttpExchange& http,
                                               api::ChatRequest request,
                                               std::string_view prefix) {
-  for (;;) {
-    auto prepared = co_await chat_job(context, http, request, prefix);
-    if (is_current(*context, request.model, prepared)) {
-      co_return prepared;
-    }
-  }
+  std::function<Task<api::Parsed<GenerationJob>>()> prepare = [&] {
+    return chat_job(context, http, request, prefix);
+  };
+  co_return co_await prepare_current(*context, request.model, std::move(prepare));
 }
 
 }  // namespace heddle::gateway

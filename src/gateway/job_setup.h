@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,6 +118,13 @@ Task<api::Parsed<ChatPrompt>> read_chat(Context& context,
                                         const OpenedModel& opened,
                                         const api::ChatRequest& request,
                                         TextBounds bounds);
+
+/// What `prepare` makes of a request for the model `name`. A reload may give the name to another
+/// model while prompts are read; then the request is prepared again, for that one.
+Task<api::Parsed<GenerationJob>> prepare_current(
+    Context& context,
+    const std::string& name,
+    std::function<Task<api::Parsed<GenerationJob>>()> prepare);
 
 /// A job for plain completions, ready to run: prompts read, parameters resolved; or what to tell
 /// the client.

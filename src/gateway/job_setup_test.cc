@@ -42,8 +42,10 @@ TEST_F(JobSetupTest, AModelThatIsReplacedWhileAPromptIsReadIsAskedByItsNewId) {
   serving.reply = "x";
   start();
   const std::string prompt = R"({"model":"org/name:8b","prompt":"a"})";
+  const std::string input = R"({"model":"tiny","input":"a"})";
   for (const auto& [path, body, name] : {std::tuple("/v1/chat/completions", chat_body(), "tiny"),
-                                         {"/v1/completions", prompt, "org/name:8b"}}) {
+                                         {"/v1/completions", prompt, "org/name:8b"},
+                                         {"/v1/embeddings", input, "tiny"}}) {
     holds = true;
     TestClient client(port);
     client.send(TestClient::request("POST", path, body));

@@ -85,7 +85,10 @@ Task<void> score_and_answer(std::shared_ptr<Context> context,
     co_return;
   }
   api::PairsRequest request = std::get<0>(std::move(parsed));
-  auto job = co_await prepare(*context, http, request, id);
+  std::function<Task<api::Parsed<GenerationJob>>()> read = [&] {
+    return prepare(*context, http, request, id);
+  };
+  auto job = co_await prepare_current(*context, request.model, std::move(read));
   if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
