@@ -2,18 +2,11 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "spec/block_panels.h"
 #include "store/packed_matrix.h"
 
 namespace heddle::store {
 namespace {
-
-const TensorSet::Entry& entry_of(const TensorSet& tensors, const ImageSource& source) {
-  const TensorSet::Entry* entry = tensors.find(source.name);
-  HEDDLE_CHECK(entry != nullptr);
-  return *entry;
-}
 
 /// Whether a slice must not end between two rows of this source.
 bool is_whole(const TensorSet::Entry& entry) {
@@ -33,7 +26,7 @@ class TensorCut {
         panel_(spec::is_blocks(tensor.dtype) ? spec::kPanelRows : 1) {
     auto row_bytes = static_cast<std::uint64_t>(spec::row_bytes(tensor.dtype, tensor.columns));
     for (const ImageSource& source : tensor.sources) {
-      row_bytes = std::max(row_bytes, stored_row_bytes(entry_of(tensors, source), source));
+      row_bytes = std::max(row_bytes, stored_row_bytes(tensors.at(source.name), source));
     }
     const auto rows = static_cast<std::int64_t>(bytes / row_bytes);
     step_ = std::max(panel_, rows / panel_ * panel_);
@@ -44,7 +37,7 @@ class TensorCut {
     std::int64_t end = row + step_;
     for (const ImageSource& source : tensor_.sources) {  // Ascending.
       const bool within = source.row < end && end < source.row + source.rows;
-      if (within && is_whole(entry_of(tensors_, source))) {
+      if (within && is_whole(tensors_.at(source.name))) {
         const bool before = source.row > row && source.row % panel_ == 0;
         end = before ? source.row : round_up(source.row + source.rows, panel_);
       }

@@ -114,13 +114,11 @@ Result<void> SliceLoader::load(const ImageSlice& slice) {
 
 /// The checkpoint's tensor that a source is of, as large as it says.
 const TensorSet::Entry& SliceLoader::entry_of(const ImageSource& source) const {
-  const TensorSet::Entry* entry = tensors_.find(source.name);
-  HEDDLE_CHECK(entry != nullptr);
-  HEDDLE_CHECK(
-      entry->tensor.bytes ==
-      stored_bytes(entry->tensor.type,
-                   static_cast<std::uint64_t>(source.stored_rows * source.stored_columns)));
-  return *entry;
+  const TensorSet::Entry& entry = tensors_.at(source.name);
+  HEDDLE_CHECK(entry.tensor.bytes == stored_bytes(entry.tensor.type,
+                                                  static_cast<std::uint64_t>(
+                                                      source.stored_rows * source.stored_columns)));
+  return entry;
 }
 
 /// Part of a vector of such numbers.

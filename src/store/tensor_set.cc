@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "gguf/tensor_names.h"
 
@@ -150,6 +151,12 @@ void TensorSet::exchange(const std::vector<std::string>& names, std::vector<Entr
 const TensorSet::Entry* TensorSet::find(const std::string& name) const {
   const auto found = entries_.find(name);
   return found != entries_.end() ? &found->second : nullptr;
+}
+
+const TensorSet::Entry& TensorSet::at(const std::string& name) const {
+  const Entry* entry = find(name);
+  HEDDLE_CHECK(entry != nullptr);
+  return *entry;
 }
 
 }  // namespace heddle::store

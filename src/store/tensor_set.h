@@ -52,6 +52,8 @@ class TensorSet {
   /// By name.
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const Entry* find(const std::string& name) const;
+  /// One that is there.
+  [[nodiscard]] const Entry& at(const std::string& name) const;
   [[nodiscard]] const File& file_of(const Entry& entry) const { return files_[entry.file]; }
   /// Takes out the tensors of these names, and puts those of `entries` in under their own.
   void exchange(const std::vector<std::string>& names, std::vector<Entry> entries);
