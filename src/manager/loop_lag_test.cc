@@ -34,15 +34,8 @@ TEST(LoopLag, SaysThatTheLoopStoodStill) {
 TEST(LoopLag, CountsFromWhenTheLoopRuns) {
   Metrics metrics;
   boost::asio::io_context loop(1);
-  {
-    const LoopLag lag(loop.get_executor(), metrics);
-    std::this_thread::sleep_for(LoopLag::kPeriod + LoopLag::kStood);
-    (void)loop.run_one();  // It begins.
-    (void)loop.run_one();  // The timer.
-  }
-  loop.run();
-  EXPECT_THAT(metrics.expose(), HasSubstr("heddle_loop_lag_seconds_count 1"));
-  EXPECT_THAT(metrics.expose(), HasSubstr("heddle_loop_lag_seconds_bucket{le=\"1\"} 1"));
+  const LoopLag lag(loop.get_executor(), metrics);
+  EXPECT_EQ(loop.poll(), 1U) << "before the loop runs no timer does";
 }
 
 TEST(LoopLag, IsNotLookedAtOnceItHasGoneThoughItsTimeHadCome) {
